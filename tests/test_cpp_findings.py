@@ -114,8 +114,8 @@ def test_the_structures_are_those_of_the_compiled_runtime(): finding.check_abi(e
 
 
 def test_another_version_of_the_runtime_is_refused(monkeypatch):
-    monkeypatch.setattr(finding, 'INTERFACE', finding.INTERFACE+1)
-    with pytest.raises(finding.AbiMismatch, match=rf'version .*\b{finding.INTERFACE-1} .* {finding.INTERFACE} '):
+    monkeypatch.setattr(finding, 'ABI_CHECKSUM', finding.ABI_CHECKSUM+1)
+    with pytest.raises(finding.AbiMismatch, match=rf'version .*\b{finding.ABI_CHECKSUM-1} .* {finding.ABI_CHECKSUM} '):
         finding.check_abi(emulator.device())
 
 
@@ -123,15 +123,15 @@ def test_each_change_of_the_interface_is_another_version(tmp_path, monkeypatch):
     "A process that imported this package before an update must refuse a runtime that was built after it"
     shutil.copytree(runtime_library.CPP_FOLDER/'include', tmp_path/'include')
     monkeypatch.setattr(runtime_library, 'CPP_FOLDER', tmp_path)
-    assert runtime_library.interface_version() == finding.INTERFACE
+    assert runtime_library.abi_checksum() == finding.ABI_CHECKSUM
     for name,old,new in (('finding.h', 'synccheck, fencecheck', 'fencecheck, synccheck'),
                          ('runtime.h', 'struct gridstride_leak {', 'struct gridstride_leak { int device;')):
         header = tmp_path/'include/cuda'/name
         text = header.read_text()
         header.write_text(changed(text, old, new))
-        assert runtime_library.interface_version() != finding.INTERFACE
+        assert runtime_library.abi_checksum() != finding.ABI_CHECKSUM
         header.write_text(text)
-    assert runtime_library.interface_version() == finding.INTERFACE
+    assert runtime_library.abi_checksum() == finding.ABI_CHECKSUM
 
 
 def test_kinds_have_the_order_of_the_enumeration():

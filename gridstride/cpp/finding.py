@@ -10,14 +10,14 @@ import re
 from pathlib import Path
 
 from .frontend.edits import NotEmulated
-from .toolchain.runtime_library import interface_version
+from .toolchain.runtime_library import abi_checksum
 from ..diagnostics.accessed_arrays import accessed_arrays
 from ..diagnostics.race_hints import update_of
 from ..diagnostics.source_lines import find_uses
 from ..diagnostics.errors import Access, Call, KernelCrash, Location, exception_of
 from ..diagnostics.formatting import Phrase, text_of
 
-INTERFACE = interface_version()  # of the headers that this module was written for
+ABI_CHECKSUM = abi_checksum()  # of the headers that this module was written for
 KINDS = ('nothing', 'memcheck', 'racecheck', 'initcheck', 'synccheck', 'fencecheck', 'launch', 'assert')
 KINDS += ('crash', 'timeout', 'interrupted', 'warning', 'phrase')  # in the order of the C++ enumeration
 _FAR_APART = 2**26  # elements; arrays of a small program are rarely at such a distance
@@ -90,7 +90,7 @@ def check_abi(lib):
     "Raise `AbiMismatch` unless the library has the version of this module and structures of the same sizes"
     lib.gridstride_abi.restype = ctypes.POINTER(_Abi)
     compiled = {name: getattr(lib.gridstride_abi().contents, name) for name, _ in _Abi._fields_}
-    expected = dict(zip(compiled, (INTERFACE, *map(ctypes.sizeof, (COptions, CLocation, CField, CFinding)))))
+    expected = dict(zip(compiled, (ABI_CHECKSUM, *map(ctypes.sizeof, (COptions, CLocation, CField, CFinding)))))
     mismatches = [
         f'{name}: {compiled[name]} in the runtime, {expected[name]} in Python'
         for name in expected

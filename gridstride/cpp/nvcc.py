@@ -15,7 +15,7 @@ from .rewriters.rewrite import strip_line_directives
 from .toolchain.build import ARCH_MACRO, emulate
 from .toolchain.cache import BuildResult, cpu, headers_hash
 from .toolchain.compilers import CPP_FOLDER
-from .toolchain.runtime_library import interface_version
+from .toolchain.runtime_library import abi_checksum
 from ..diagnostics.settings import checks_to_compile
 
 _SOURCES = '.cu', '.cpp', '.cc', '.cxx', '.c', '.C'
@@ -252,7 +252,7 @@ def write_module(
     build_result = emulate(strip_line_directives(text), name, bool(checks), [*source['flags'], '-I.'], **options)
     library = (build_result.folder / f'{name}.so').read_bytes()
     source_bytes = text.encode()
-    header = f'gridstride module {interface_version()} {len(library)} {len(source_bytes)} {file.name}\n'
+    header = f'gridstride module {abi_checksum()} {len(library)} {len(source_bytes)} {file.name}\n'
     Path(path).write_bytes(header.encode() + library + source_bytes)
 
 

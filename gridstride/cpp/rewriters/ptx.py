@@ -8,7 +8,7 @@ label a label, and a branch a `goto`. An instruction that cannot be translated r
 import re
 from functools import lru_cache
 
-from .ptx_calls import REGISTER_TYPES, raise_unsupported
+from .ptx_calls import DISCARDED_OPERAND, REGISTER_TYPES, raise_unsupported
 from .ptx_instructions import instruction_code
 
 
@@ -86,7 +86,7 @@ def _list_parts(first, second=None):
 def _constant(text):
     "Return C++ code for an operand that is a number, a special register, a macro's parameter, or `_` (unused)"
     if text == '_':
-        return '::gridstride::ptx::Sink()'
+        return DISCARDED_OPERAND
     if text[:1] == '%' and text.lstrip('%') in _SPECIAL_REGISTERS:
         return _SPECIAL_REGISTERS[text.lstrip('%')]
     if m := re.fullmatch(r'\x01(\w+)\x01', text):

@@ -15,6 +15,9 @@ def call_ptx(name, *args):
     return f"::gridstride::ptx::{name}({', '.join(['GS_LINE', *args])})"
 
 
+DISCARDED_OPERAND = '::gridstride::ptx::DiscardedOperand()'  # `_` as a destination
+
+
 def cpp_bool(x):
     "Return the truth value of `x` as C++ code: `true` or `false`"
     return str(bool(x)).lower()
@@ -139,7 +142,7 @@ def atomic(qualifiers, op, type, *operands):
     order, scope = _order_and_scope(qualifiers, 'gpu', ('acquire', 'release', 'acq_rel'))
     function = f'update<::gridstride::{_ATOMIC_OPERATIONS[op]}, {_ATOMIC_TYPES[type]}>'
     *destination, address, value = operands
-    target = destination[0] if destination else '::gridstride::ptx::Sink()'
+    target = destination[0] if destination else DISCARDED_OPERAND
     return _ordered_access(function, order, scope, target, address, value)
 
 

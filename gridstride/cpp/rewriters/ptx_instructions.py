@@ -3,6 +3,7 @@
 import re
 
 from .ptx_calls import (
+    DISCARDED_OPERAND,
     MANTISSA_BITS,
     MATH_FUNCTIONS,
     MEMORY_TYPES,
@@ -255,7 +256,7 @@ _CALLS = [
             r'cp\.async\.mbarrier\.arrive(\.noinc)?(?:\.shared)?\.b64',
             lambda noinc, barrier: (
                 '::gridstride::copy_async_commit(), ::gridstride::copy_async_wait(0)'
-                + (f", {call_ptx('arrive', 'false', '::gridstride::ptx::Sink()', barrier)}" if noinc else '')
+                + (f", {call_ptx('arrive', 'false', DISCARDED_OPERAND, barrier)}" if noinc else '')
             ),
         ),
         (r'nanosleep\.u32', lambda n: '::gridstride::yield_thread()'),

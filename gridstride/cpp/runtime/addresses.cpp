@@ -63,7 +63,7 @@ static void store_function_index(Module &module, uintptr_t index_address) {
 #endif
 void register_module(const void *address, bool has_plain_symbols) {
 #ifdef GRIDSTRIDE_ELF
-    const Image image = image_of(const_cast<void *>(address));
+    const LoadedImage image = image_of(const_cast<void *>(address));
     std::lock_guard<std::mutex> lock(modules_lock);
     for (auto &m : modules)
         if (m.range.begin == image.base) return void(m.has_plain_symbols = m.has_plain_symbols || has_plain_symbols);
@@ -93,7 +93,7 @@ void register_module(const void *address, bool has_plain_symbols) {
     (void)address, (void)has_plain_symbols;
 #endif
 }
-void discard_module(const Image &module) {
+void discard_module(const LoadedImage &module) {
     std::lock_guard<std::mutex> lock(modules_lock);
     const auto m = std::find_if(
         modules.begin(), modules.end(), [&](const Module &candidate) { return candidate.range.contains(module.base); });
@@ -159,7 +159,7 @@ template <class F> static void visit_words(void *p, size_t bytes, F visit) {
 static bool is_in_managed_memory(uintptr_t address) {
     for (const Allocation &allocation : memory.allocations) {
         bool found = false;
-        if (allocation.live && allocation.host)
+        if (allocation.is_live && allocation.is_host)
             visit_words(reinterpret_cast<void *>(allocation.lo), allocation.hi - allocation.lo,
                 [&](uintptr_t word) { found = found || word == address; });
         if (found) return true;

@@ -5,7 +5,7 @@
 
 namespace gridstride {
 
-struct Image;
+struct LoadedImage;
 struct DeviceAddress {
     enum { nothing, function, vtable, variable } kind;
     std::string name;                  // of a function; empty if unknown
@@ -14,7 +14,7 @@ DeviceAddress classify_address(uintptr_t address);  // finds what an unmapped de
 // Records the module that contains the address; `has_plain_symbols`: some of its device variables are ordinary C++
 // variables.
 void register_module(const void *address, bool has_plain_symbols = false);
-void discard_module(const Image &);     // when it is unloaded
+void discard_module(const LoadedImage &); // when it is unloaded
 // returns false if the lock is held, because a signal handler calls this function
 bool is_in_module(const void *code);
 bool is_plain_variable(const void *p); // whether `p` may be a device variable that is an ordinary variable

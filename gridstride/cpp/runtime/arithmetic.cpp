@@ -20,7 +20,9 @@ struct CastFault {
     const TypeName *from_type, *to_type;
 };
 
-static bool is_checked() { return gridstride::detector.on && gridstride::checks_enabled && gridstride::on_device(); }
+static bool is_checked() {
+    return gridstride::detector.is_enabled && gridstride::checks_enabled && gridstride::on_device();
+}
 // Returns the value of a handler's integer argument; for types of more than 64 bits, the argument is an address.
 static long long integer_value(const TypeName &type, uintptr_t argument) {
     if (type.bits() > 64) memcpy(&argument, reinterpret_cast<const void *>(argument), sizeof argument);

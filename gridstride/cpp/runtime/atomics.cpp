@@ -14,12 +14,12 @@ static std::atomic_flag &lock_of(const void *p) { return locks[(reinterpret_cast
 // Releases the locks that a stopped launch may have held.
 void discard_locks() {
     for (auto &lock : locks) lock.clear();
-    if (any_shared_memory) unlock_all_shared();
+    if (has_shared_memory) unlock_all_shared();
 }
 void atomic_begin(const void *address, int bytes, Use use, Scope scope, Order order, int line) {
     Worker *w = worker;
-    if (!w || !w->running) return;
-    if (use == Use::swap && detector.on && scope != Scope::thread)
+    if (!w || !w->is_running) return;
+    if (use == Use::swap && detector.is_enabled && scope != Scope::thread)
         detector.on_compare_and_swap(address, unsigned(bytes));
     if (use == Use::swap) use = Use::modify;
     // A thread that spins must yield; threads that run in a block loop (block_loops.h) never wait for each other.
@@ -27,19 +27,19 @@ void atomic_begin(const void *address, int bytes, Use use, Scope scope, Order or
         const bool spins = use != Use::store && w->is_spinning(address, unsigned(bytes), line_bit | uint32_t(line));
         if (spins || ++w->num_spins % 64 == 0) yield();
     }
-    if (detector.several_devices && use != Use::load && !w->runs_loops) await_observers(address);
-    if (detector.on) detector.atomic(address, unsigned(bytes), use, scope, order, line_bit | uint32_t(line));
-    if (several_os_threads)
+    if (detector.has_several_devices && use != Use::load && !w->runs_loops) await_observers(address);
+    if (detector.is_enabled) detector.atomic(address, unsigned(bytes), use, scope, order, line_bit | uint32_t(line));
+    if (has_several_os_threads)
         while (lock_of(address).test_and_set(std::memory_order_acquire)) {}
-    if (any_shared_memory) lock_shared(address);
+    if (has_shared_memory) lock_shared(address);
 }
 void atomic_end(const void *address) {
-    if (any_shared_memory && on_device()) unlock_shared(address);
-    if (several_os_threads && on_device()) lock_of(address).clear(std::memory_order_release);
+    if (has_shared_memory && on_device()) unlock_shared(address);
+    if (has_several_os_threads && on_device()) lock_of(address).clear(std::memory_order_release);
 }
 void fence(Scope scope, Order order) {
     std::atomic_thread_fence(std::memory_order_seq_cst);
-    if (detector.on && on_device()) detector.fence(scope, order);
+    if (detector.is_enabled && on_device()) detector.fence(scope, order);
     if (on_device() && ++worker->num_spins % 64 == 0) yield();
 }
 }

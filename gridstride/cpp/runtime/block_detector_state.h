@@ -53,7 +53,7 @@ struct BlockDetectorState {
     // The times of the last fence.proxy.async per thread, per warp, of the block, and of other threads; earlier writes
     // are visible to the async proxy (TMA and the tensor cores)
     uint32_t proxy_fenced[max_threads], proxy_fenced_warp[max_warps], proxy_fenced_block = 0;
-    VectorClock proxy_fenced_others;
+    VectorClock proxy_fenced_clock;
     Access last_cluster_access = {};            // the last access to the shared memory by another block of the cluster
     // The reads of shared memory by wgmma, by warpgroup and offset; empty before the first wgmma
     std::vector<MmaRead> mma_reads;

@@ -36,8 +36,9 @@ static void start_bulk_copy(Worker &block, uint32_t target, uint32_t bytes, uint
     auto &barriers = engines_of(barrier_block ? *barrier_block : block).barriers;
     auto barrier = barriers.find(offset_of(barrier_address));
     if (barrier == barriers.end()) barrier_at(barrier_address, "a bulk copy ends", line);
-    if (detector.on && checks(fencecheck) && !barrier->second.is_fenced) fail(Code::barrier_not_visible, {}, line);
-    if (detector.on) {
+    if (detector.is_enabled && checks(fencecheck) && !barrier->second.is_fenced)
+        fail(Code::barrier_not_visible, {}, line);
+    if (detector.is_enabled) {
         const uintptr_t target_address = reinterpret_cast<uintptr_t>(block.shared) + offset_of(target) - shared_window;
         detector.access(
             reinterpret_cast<uintptr_t>(barrier->second.address), 8, true, atomic_bit | line_bit | uint32_t(line));
@@ -75,9 +76,9 @@ void store_async(uint32_t target, const void *source, uint32_t bytes, uint32_t b
         fail(Code::no_mbarrier, {{"operation", "st.async to another block"}}, line);
     // This is not recorded as a use of the other block's shared memory, because that block waits for the bytes; if it
     // does not, the missing wait is reported.
-    const Access previous_use = detector.on ? block.detector_state->last_cluster_access : Access{};
+    const Access previous_use = detector.is_enabled ? block.detector_state->last_cluster_access : Access{};
     start_bulk_copy(block, target, bytes, barrier_address, line);
-    if (detector.on) block.detector_state->last_cluster_access = previous_use;
+    if (detector.is_enabled) block.detector_state->last_cluster_access = previous_use;
     memcpy(shared, source, bytes);
 }
 // Checks the source of a copy to global memory, and records that the copy reads it until the thread has waited; returns
@@ -86,13 +87,14 @@ static char *source_of_store(uint32_t source, uint32_t bytes, unsigned alignment
     require_own_block(source, operation, line);
     char *shared = shared_in_block(*worker, source, bytes, operation, line);
     must_be_aligned(shared, alignment, operation, line);
-    if (detector.on)
+    if (detector.is_enabled)
         current_requests().stores.push_back({reinterpret_cast<uintptr_t>(shared), bytes, detector.self,
             async_proxy_location(line), current_requests().num_store_groups});
     return shared;
 }
 static void record_async_proxy_read(const char *shared, uint32_t bytes, int line) {
-    if (detector.on) detector.access(reinterpret_cast<uintptr_t>(shared), bytes, false, async_proxy_location(line));
+    if (detector.is_enabled)
+        detector.access(reinterpret_cast<uintptr_t>(shared), bytes, false, async_proxy_location(line));
 }
 void bulk_store(void *target, uint32_t source, uint32_t bytes, int line) {
     check_bulk_size(target, bytes, "cp.async.bulk", line);
@@ -236,7 +238,7 @@ void tensor_load(uint32_t target, const void *map, const int32_t *coordinates, i
     uint32_t blocks, int line, bool of_pair, TensorMode mode) {
     const TensorMap &tensor_map = check_tensor_map(map, coordinates, rank, mode, "cp.async.bulk.tensor", line);
     const uint32_t bytes = box_bytes(tensor_map, mode);
-    if (detector.on)
+    if (detector.is_enabled)
         visit_segments(tensor_map, coordinates, mode, [&](uint32_t, const char *source, uint32_t unit_bytes) {
             if (source) report_access(source, unit_bytes, false, line);
         });
@@ -287,6 +289,6 @@ static void finish_reads(std::vector<Copy> &reads, uint32_t committed, uint32_t 
     detector.wait_for_async_proxy(detector.self, ++detector.now);
 }
 void bulk_wait(uint32_t groups) {
-    if (detector.on) finish_reads(current_requests().stores, current_requests().num_store_groups, groups);
+    if (detector.is_enabled) finish_reads(current_requests().stores, current_requests().num_store_groups, groups);
 }
 }

@@ -12,13 +12,13 @@
 namespace gridstride {
 
 void Detector::begin_block(Worker &worker) {
-    if (!on) return;
+    if (!is_enabled) return;
     w = &worker;
     memset(proxy_fenced, 0, sizeof proxy_fenced);
     memset(proxy_fenced_warp, 0, sizeof proxy_fenced_warp);
     proxy_fenced_block = 0, last_cluster_access = {}, barrier_line = 0;
     uninitialized_read.reset();
-    proxy_fenced_others = {};
+    proxy_fenced_clock = {};
     if (any_acquired) {
         views.clear();
         block_view = {};
@@ -39,7 +39,7 @@ void Detector::begin_block(Worker &worker) {
 // Records a block-wide barrier. It is also an acquire fence: all threads of the block acquire what others released
 // through the flags that any of them has loaded.
 void Detector::block_barrier(Worker &worker) {
-    if (!on) return;
+    if (!is_enabled) return;
     report_uninitialized(uninitialized_read);
     discard_undefined(worker);
     block_synced = ++now;
@@ -54,7 +54,7 @@ void Detector::block_barrier(Worker &worker) {
 }
 
 void Detector::warp_barrier(Worker &worker, int warp, uint32_t lanes) {
-    if (!on) return;
+    if (!is_enabled) return;
     ++now;
     const Warp &warp_state = worker.warps[warp];
     if (lanes == (warp_state.launched & ~warp_state.finished)) warp_synced[warp] = now;
@@ -82,7 +82,7 @@ void Detector::fence_proxy() {
     proxy_fenced[rank] = ++now;
     proxy_fenced_warp[warp] = std::max(proxy_fenced_warp[warp], warp_synced[warp]);
     proxy_fenced_block = std::max(proxy_fenced_block, block_synced);
-    if (any_acquired) proxy_fenced_others.join(block_view.acquired), proxy_fenced_others.join(views[rank].acquired);
+    if (any_acquired) proxy_fenced_clock.join(block_view.acquired), proxy_fenced_clock.join(views[rank].acquired);
 }
 bool Detector::is_proxy_fenced(const Access &access) const {
     if (access.time < block_start || is_by_async_proxy(access)) return true;
@@ -91,7 +91,7 @@ bool Detector::is_proxy_fenced(const Access &access) const {
         if (block != w && thread_id(*block, 0) / max_threads == access.thread / max_threads)
             holder = block->detector_state;
     const uint32_t rank = access.thread % max_threads;
-    return holder->proxy_fenced_others.includes(access.thread, access.time) ||
+    return holder->proxy_fenced_clock.includes(access.thread, access.time) ||
            access.time < std::max({holder->proxy_fenced[rank], holder->proxy_fenced_warp[rank / 32],
                         holder->proxy_fenced_block, proxy_fenced[self % max_threads]});
 }

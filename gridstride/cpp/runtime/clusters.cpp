@@ -32,16 +32,16 @@ Worker &block_at(uint32_t address, int line) {
     if (worker->leader->cluster.empty()) return *worker;
     Worker &block = *worker->leader->cluster[std::min(size_t(rank), worker->leader->cluster.size() - 1)];
     if (&block == worker) return block;
-    if (!block.next) fail(Code::block_not_begun, {}, line);
-    if (!block.live && block.next == block.num_threads) fail(Code::block_ended, {}, line);
+    if (!block.num_started) fail(Code::block_not_begun, {}, line);
+    if (!block.num_live && block.num_started == block.num_threads) fail(Code::block_ended, {}, line);
     return block;
 }
 
 static bool try_complete_cluster_barrier(Worker &leader) {
     uint32_t num_live = 0;
-    if (leader.cluster.empty()) num_live = uint32_t(leader.live);
+    if (leader.cluster.empty()) num_live = uint32_t(leader.num_live);
     else
-        for (Worker *b : leader.cluster) num_live += uint32_t(b->live);
+        for (Worker *b : leader.cluster) num_live += uint32_t(b->num_live);
     Engines &e = engines_of(leader);
     if (e.cluster_arrived < num_live) return false;
     e.cluster_arrived = 0, e.cluster_phase++;
@@ -58,7 +58,7 @@ void cluster_arrive(int line) {
     uint32_t &phase = arrival_phase();
     if (phase) fail(Code::arrives_twice, {}, line);
     phase = e.cluster_phase + 1;
-    if (detector.on) e.cluster_releasing.join(detector.release());
+    if (detector.is_enabled) e.cluster_releasing.join(detector.release());
     e.cluster_arrived++;
     try_complete_cluster_barrier(*worker->leader);
 }
@@ -78,7 +78,7 @@ void cluster_wait(int line) {
         },
         &wait, line, describe_cluster_wait);
     arrival_phase() = 0;
-    if (detector.on) detector.acquire(engines_of(*worker->leader).cluster_released);
+    if (detector.is_enabled) detector.acquire(engines_of(*worker->leader).cluster_released);
 }
 
 void named_barrier(uint32_t barrier_id, uint32_t threads, bool waits, int line) {
@@ -90,7 +90,7 @@ void named_barrier(uint32_t barrier_id, uint32_t threads, bool waits, int line) 
         fail(Code::barrier_threads, {{"barrier", barrier_id}, {"threads", threads}, {"others", target.threads}}, line);
     target.threads = threads;
     const uint32_t phase = target.phase;
-    if (detector.on) target.releasing.join(detector.release());
+    if (detector.is_enabled) target.releasing.join(detector.release());
     if (++target.arrived == threads) {
         target.arrived = 0, target.phase++;
         target.released.join(std::exchange(target.releasing, {}));
@@ -111,6 +111,6 @@ void named_barrier(uint32_t barrier_id, uint32_t threads, bool waits, int line) 
             f.add({{name, Code::at_barrier, 3}, {"barrier", state.barrier_id}, {"arrived", state.barrier->arrived},
                 {"threads", state.barrier->threads}});
         });
-    if (detector.on) detector.acquire(target.released);
+    if (detector.is_enabled) detector.acquire(target.released);
 }
 }

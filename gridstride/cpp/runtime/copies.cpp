@@ -11,7 +11,7 @@ void copy_async(void *to, const void *from, unsigned bytes, unsigned num_read, c
     if (!shared_address(to))
         fail(Code::copy_target, {{"operation", operation}, {"address", reinterpret_cast<uintptr_t>(to)}}, line);
     must_be_aligned(to, bytes, operation, line), must_be_aligned(from, bytes, operation, line);
-    if (detector.on)
+    if (detector.is_enabled)
         detector.copy(
             reinterpret_cast<uintptr_t>(to), reinterpret_cast<uintptr_t>(from), bytes, num_read,
                 line_bit | uint32_t(line));
@@ -22,10 +22,10 @@ void copy_async(void *to, const void *from, unsigned bytes, unsigned num_read, c
     }
 }
 void copy_async_commit() {
-    if (detector.on) detector.commit();
+    if (detector.is_enabled) detector.commit();
 }
 void copy_async_wait(unsigned groups) {
-    if (detector.on) detector.wait_for_copies(groups);
+    if (detector.is_enabled) detector.wait_for_copies(groups);
 }
 void copy_async_wait_all() { copy_async_commit(), copy_async_wait(0); }
 

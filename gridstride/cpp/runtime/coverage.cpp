@@ -68,7 +68,7 @@ static struct {
 
 void record_branch(const char *file, int line, int column, bool is_taken) {
     if (!on_device()) return;
-    const int rank = worker->rank[worker->current];
+    const int rank = worker->rank[worker->current_slot];
     const uint64_t warp = worker->block * max_warps + uint64_t(rank / 32);
     std::lock_guard<std::mutex> guard(branches.lock);
     WarpOutcomes &outcomes = branches.outcomes[{file, line, column, warp}];

@@ -14,14 +14,14 @@
 namespace gridstride {
 
 // Finds the image of the module that contains this code; returns false if it is unknown, or only partly known.
-static bool find_image(void *code, Image &image) {
+static bool find_image(void *code, LoadedImage &image) {
     Dl_info info;
     if (!dladdr(code, &info)) return false;
     image.base = image.end = reinterpret_cast<uintptr_t>(info.dli_fbase);
 #ifdef GRIDSTRIDE_ELF                      // macOS: dladdr() accepts any address there
     dl_iterate_phdr(
         [](dl_phdr_info *library, size_t, void *p) {
-            auto &found_image = *static_cast<Image *>(p);
+            auto &found_image = *static_cast<LoadedImage *>(p);
             for (int i = 0; i < library->dlpi_phnum && library->dlpi_addr == found_image.base; i++) {
                 const auto &segment = library->dlpi_phdr[i];
                 if (segment.p_type == PT_LOAD)
@@ -45,10 +45,10 @@ static bool find_image(void *code, Image &image) {
 // Returns the image of a module, cached per function, because the loader takes most of the time of a small launch.
 // Incomplete images are not cached: an OS thread gets the thread-local variables of a module at their first use. The
 // cache is cleared after an unload, as another module may have the addresses now.
-Image image_of(void *code) {
+LoadedImage image_of(void *code) {
     static thread_local struct {
         void *code;
-        Image image;
+        LoadedImage image;
     } cache[16];
     static thread_local size_t num_unloaded = 0;
     if (num_unloaded != num_unloaded_modules()) memset(cache, 0, sizeof cache), num_unloaded = num_unloaded_modules();
@@ -58,11 +58,11 @@ Image image_of(void *code) {
 }
 
 Detector::Scope::Scope(bool of_several_devices) {
-    detector.several_devices = of_several_devices, detector.device = 0;
+    detector.has_several_devices = of_several_devices, detector.device = 0;
     if (!options.checks) return;
     if (!memory.reserve() || !detector.cells.reserve(memory.size) || !detector.shared_cells.reserve(shared_cap))
         fail(Code::no_addresses, {});
-    detector.on = checks_enabled = true;
+    detector.is_enabled = checks_enabled = true;
     Worker &w = this_worker();
     detector.w = &w;
     detector.shared_base = reinterpret_cast<uintptr_t>(w.shared);
@@ -97,7 +97,7 @@ void Detector::enter_launch(const LaunchChecks &checks_of_launch, uint32_t devic
     has_unordered_operations = operations.begin_launch(nullptr, 0, unordered_since);
 }
 void Detector::begin_after(const SyncState &released) {
-    if (!on || !released.any()) return;
+    if (!is_enabled || !released.any()) return;
     view();
     acquired_since_barrier = false;
     block_view = released;
@@ -116,9 +116,9 @@ void Detector::join_blocks(const std::vector<Worker *> &blocks, const VectorCloc
 }
 
 Detector::Scope::~Scope() {
-    detector.on = checks_enabled = detector.has_unordered_operations = false;
+    detector.is_enabled = checks_enabled = detector.has_unordered_operations = false;
     detector.shared_base = detector.own_stack = no_address;
-    detector.several_devices = false;
+    detector.has_several_devices = false;
     // discards findings that a stopped launch did not report, because a later launch may run without checks
     detector.uninitialized_read.reset(), detector.uninitialized_in_launch.reset();
     detector.restore_variables(stops_launch);
@@ -126,13 +126,13 @@ Detector::Scope::~Scope() {
 
 // Discards the state of the parent's launch, in a forked child.
 void Detector::abandon() {
-    on = checks_enabled = has_unordered_operations = false, shared_base = own_stack = no_address;
+    is_enabled = checks_enabled = has_unordered_operations = false, shared_base = own_stack = no_address;
     uninitialized_read.reset(), uninitialized_in_launch.reset();
     saved_variables.clear();
 }
 
 void Detector::enter(Worker &block) {
-    if (!on || w == &block) return;
+    if (!is_enabled || w == &block) return;
     if (!w->detector_state) w->detector_state = new BlockDetectorState();
     if (!block.detector_state) {
         block.detector_state = new BlockDetectorState();
@@ -172,7 +172,7 @@ void BlockDetectorState::discard_arrays() {
     low_cells = 0, high_cells = shared_cap / 4;
 }
 void Detector::add_array(Worker &worker, const char *name, size_t offset, const Shape &shape) {
-    if (!on) return;
+    if (!is_enabled) return;
     const bool is_below_file_scope = offset < shared_cap - worker.root->file_scopes[image.base].used;
     if (is_below_file_scope) low_cells = std::max(low_cells, (offset + shape.bytes + 3) / 4);
     else high_cells = std::min(high_cells, offset / 4);
@@ -195,7 +195,7 @@ bool Detector::begin_run(
     const uintptr_t first = reinterpret_cast<uintptr_t>(memory.base) + offset / line_bytes * line_bytes;
     const Allocation &allocation = *memory.at(first);
     const bool is_inside = first >= allocation.lo && first + line_bytes <= allocation.hi,
-               is_initialized = !allocation.uninitialized || (line.writes[0].mask | line.writes[1].mask) == 0xffff;
+               is_initialized = !allocation.is_uninitialized || (line.writes[0].mask | line.writes[1].mask) == 0xffff;
     runs->begin(current, word_of(offset) >> log_words, words, Run::key_of(current.location, log_words) |
         (is_inside ? Run::inside_bit : 0) | (!write && is_initialized ? Run::initialized_bit : 0));
     return true;
@@ -213,22 +213,22 @@ void Detector::save_variable(Allocation &variable) {
     constexpr size_t max_saved_bytes = size_t(128) << 10;
     const char *begin = reinterpret_cast<const char *>(variable.lo);
     const size_t bytes = variable.hi - variable.lo;
-    variable.check_writes = false;
+    variable.checks_writes = false;
     saved_variables.push_back({variable.lo, {begin, begin + (bytes > max_saved_bytes ? 0 : bytes)}});
 }
 void Detector::restore_variables(bool undo) {
     for (const SavedVariable &saved : saved_variables) {
         Allocation *variable = memory.at(saved.lo);
         if (undo) memcpy(reinterpret_cast<void *>(saved.lo), saved.bytes.data(), saved.bytes.size());
-        variable->check_writes = true;
+        variable->checks_writes = true;
     }
     saved_variables.clear();
 }
 void Detector::record_host_write(uintptr_t a, size_t bytes) {
     Allocation *p = memory.at(a);
-    if (!p || !p->uninitialized) return;
+    if (!p || !p->is_uninitialized) return;
     if (a == p->lo && a + bytes == p->hi) {
-        p->uninitialized = false;
+        p->is_uninitialized = false;
         return;
     }
     if (!cells.reserve(memory.size)) return;

@@ -17,17 +17,17 @@
 namespace gridstride {
 
 // The address ranges of the user's module: the whole module, its thread-local storage in this OS thread, its code
-struct Image {
+struct LoadedImage {
     uintptr_t base, end, tls, tls_end, code, code_bytes;
 };
-Image image_of(void *code);
+LoadedImage image_of(void *code);
 
 struct RunningLaunch;
 
 // The state of the detectors for one of the running launches
 struct LaunchChecks {
     const Launch *launch = nullptr;
-    Image image = {};
+    LoadedImage image = {};
     bool has_all_addresses = false;        // whether the arguments contain all addresses that the launch can access
     bool has_unordered_operations = false;
     uint32_t launch_id = 0, unordered_since = 1;
@@ -36,16 +36,17 @@ struct LaunchChecks {
 struct Detector : BlockDetectorState {
     uint32_t now = 1, launch_start = 1, self = 0, launch_id = 0;
     uint32_t tag_epoch = 0;              // for global memory: tags of an earlier epoch are stale
-    bool on = false, after_fence = false; // after_fence: whether a fence directly precedes the current atomic access
+    bool is_enabled = false;
+    bool after_fence = false; // whether a fence directly precedes the current atomic access
     bool has_deferred_races = false;                    // whether `deferred_races` is not empty
-    bool several_devices = false;        // whether launches of several devices run together
+    bool has_several_devices = false;    // whether launches of several devices run together
     uint32_t device = 0;                 // of the current launch
     // Whether any operation of another stream is not ordered before this launch, and the time of the first such
     // operation that is a launch
     bool has_unordered_operations = false;
     uint32_t unordered_since = 1;
     uintptr_t clear_begin = 0, clear_end = 0;              // an address range that no such operation accesses
-    Image image = {};
+    LoadedImage image = {};
     Cells cells;
     uintptr_t own_stack = 0, builtins = 0, builtin_bytes = 0;
     struct PendingWrite {
@@ -84,7 +85,7 @@ struct Detector : BlockDetectorState {
     std::vector<SavedVariable> saved_variables;
 
     struct Scope {                         // enables the detectors for launches that run together
-        explicit Scope(bool several_devices);
+        explicit Scope(bool has_several_devices);
         ~Scope();
     };
 
@@ -96,7 +97,7 @@ struct Detector : BlockDetectorState {
         return (worker.first_block + uint32_t(worker.block) + 1) * max_threads + uint32_t(rank);
     }
     int level_of(gridstride::Scope scope) const {
-        return std::min(int(scope) - int(gridstride::Scope::block), several_devices ? system_level : device_level);
+        return std::min(int(scope) - int(gridstride::Scope::block), has_several_devices ? system_level : device_level);
     }
     static bool is_of_device_scope(const Access &a) {
         constexpr uint32_t bits = atomic_bit | line_bit | device_bit;
@@ -110,11 +111,11 @@ struct Detector : BlockDetectorState {
     void begin_after(const SyncState &);   // the block acquires this state before its first access
     void join_blocks(const std::vector<Worker *> &, const VectorClock &all_threads);
     void begin_thread(Worker &worker) {
-        if (!on) return;
-        const int rank = worker.rank[worker.current];
+        if (!is_enabled) return;
+        const int rank = worker.rank[worker.current_slot];
         self = thread_id(worker, rank);
         read_key = (read_key & ~uint32_t(max_threads - 1)) | uint32_t(rank);
-        own_stack = reinterpret_cast<uintptr_t>(worker.fiber[worker.current]->stack);
+        own_stack = reinterpret_cast<uintptr_t>(worker.fiber[worker.current_slot]->stack);
         if (__builtin_expect(worker.has_undefined_values, 0)) pending.active = has_undefined(worker);
     }
     void block_barrier(Worker &);
@@ -279,8 +280,8 @@ struct Detector : BlockDetectorState {
             Allocation *p = memory.at(a);
             if (!p || (p->usable_in != launch_id && !is_usable(*p)) || a < p->lo || a + n > p->hi)
                 return report_out_of_bounds(a, write, location);
-            if (write && p->constant) return report_constant_write(*p, a, location);
-            if (write && p->check_writes) save_variable(*p);
+            if (write && p->is_constant) return report_constant_write(*p, a, location);
+            if (write && p->checks_writes) save_variable(*p);
             if (__builtin_expect(has_unordered_operations, 0)) check_operations(a, n, write, location);
             const uintptr_t offset = a - reinterpret_cast<uintptr_t>(memory.base);
             cells.expand(offset, n);
@@ -352,7 +353,7 @@ struct Detector : BlockDetectorState {
         if (__builtin_expect(in_flight(c.write), 0)) report_copy_in_flight(c.write, current, "read", a, owner, p);
         if (conflicts(c, c.write, current, p ? ordered_until() : block_start, a, false))
             report_race(c.write, current, "written", "read", a, owner, p);
-        if (p ? p->uninitialized && !c.write.time && !written_by_host && !c.written : c.write.time < block_start)
+        if (p ? p->is_uninitialized && !c.write.time && !written_by_host && !c.written : c.write.time < block_start)
             record_uninitialized_read(a, owner, current, p);
         if (__builtin_expect(is_by_async_proxy(current), 0) && !p && !is_proxy_fenced(c.write))
             report_no_proxy_fence(c, current, a, owner);

@@ -17,11 +17,12 @@
 
 namespace gridstride {
 
-static char *alloc_within_limit(size_t bytes, size_t itemsize, bool is_uninitialized, bool host, int line,
-    bool of_graph = false) {
+static char *alloc_within_limit(size_t bytes, size_t itemsize, bool is_uninitialized, bool is_host, int line,
+    bool belongs_to_graph = false) {
     DeviceLock device_lock;
-    char *const p = fits_in_memory(bytes) ? memory.alloc(bytes, itemsize, is_uninitialized, host, false, "") : nullptr;
-    if (p) memory.allocations.back().line = line, memory.allocations.back().of_graph = of_graph;
+    char *const p =
+        fits_in_memory(bytes) ? memory.alloc(bytes, itemsize, is_uninitialized, is_host, false, "") : nullptr;
+    if (p) memory.allocations.back().line = line, memory.allocations.back().belongs_to_graph = belongs_to_graph;
     return p;
 }
 // Warns immediately, not at the end of the call: a program that ignores the error soon causes another finding.
@@ -36,15 +37,15 @@ static void report_out_of_memory(size_t bytes, int line) {
     const SignalDeferral deferral;
     if (warn) warn(&f);
 }
-void *device_alloc(size_t bytes, size_t itemsize, bool cleared, bool host, int line) {
-    char *const p = alloc_within_limit(bytes, itemsize, !cleared, host, line);
+void *device_alloc(size_t bytes, size_t itemsize, bool is_cleared, bool is_host, int line) {
+    char *const p = alloc_within_limit(bytes, itemsize, !is_cleared, is_host, line);
     if (!p) report_out_of_memory(bytes, line);
     return p;
 }
 static bool free_allocation(void *p) {
     Allocation *m = memory.at(reinterpret_cast<uintptr_t>(p));
-    if (!m || !m->live || m->lo != reinterpret_cast<uintptr_t>(p)) return false;
-    if (m->of_graph) return true;
+    if (!m || !m->is_live || m->lo != reinterpret_cast<uintptr_t>(p)) return false;
+    if (m->belongs_to_graph) return true;
     detector.discard(*m);
     memory.free(*m);
     return true;
@@ -61,7 +62,7 @@ bool device_free(void *p) {
 bool free_in_order(void *p) {
     DeviceLock device_lock;
     const Allocation *m = memory.at(reinterpret_cast<uintptr_t>(p));
-    if (m && m->live) operations.access(p, m->hi - m->lo, "frees");
+    if (m && m->is_live) operations.access(p, m->hi - m->lo, "frees");
     return free_allocation(p);
 }
 // For malloc and free in kernels: the launch holds the device lock, but its blocks may run on several OS threads.
@@ -75,7 +76,7 @@ void *heap_alloc(size_t bytes) {
     if (!on_device()) return malloc(bytes);
     std::lock_guard<std::mutex> guard(heap_lock);
     char *const p = bytes && fits_in_memory(bytes) ? memory.alloc(bytes, 1, true, false, false, "", true) : nullptr;
-    if (p) memory.allocations.back().of_kernel = true;
+    if (p) memory.allocations.back().is_from_kernel = true;
     return p;
 }
 void heap_free(void *p, int line) {
@@ -89,7 +90,7 @@ void heap_free(void *p, int line) {
 void share_with_host(const void *p) {
     if (on_device() || !memory.holds(reinterpret_cast<uintptr_t>(p))) return;
     DeviceLock device_lock;
-    if (Allocation *m = memory.at(reinterpret_cast<uintptr_t>(p))) m->host = m->accessed_by_thrust = true;
+    if (Allocation *m = memory.at(reinterpret_cast<uintptr_t>(p))) m->is_host = m->is_accessed_by_thrust = true;
 }
 bool allow_device_access(bool on) {
     const bool was_allowed = host_accesses_device;
@@ -100,19 +101,19 @@ bool allow_device_access(bool on) {
 bool is_shared_with_host(const void *p) {
     DeviceLock device_lock;
     const Allocation *m = memory.at(reinterpret_cast<uintptr_t>(p));
-    return m && m->host;
+    return m && m->is_host;
 }
 bool is_device(const void *p) { return memory.holds(reinterpret_cast<uintptr_t>(p)); }
 bool is_device_only(const void *p) {
     DeviceLock device_lock;
     const Allocation *m = memory.at(reinterpret_cast<uintptr_t>(p));
-    return m && !m->host;
+    return m && !m->is_host;
 }
 bool is_in_allocation(const void *p, size_t bytes) {
     DeviceLock device_lock;
     const uintptr_t a = reinterpret_cast<uintptr_t>(p);
     const Allocation *m = memory.at(a);
-    return m && m->live && a >= m->lo && a + bytes <= m->hi;
+    return m && m->is_live && a >= m->lo && a + bytes <= m->hi;
 }
 void mark_initialized(void *p, size_t bytes) {
     DeviceLock device_lock;
@@ -174,7 +175,7 @@ void device_reset() {
     DeviceLock device_lock;
     sticky_error = error_code = 0;
     for (auto &p : memory.allocations)
-        if (p.live && !p.symbol && !p.is_symmetric) {
+        if (p.is_live && !p.is_symbol && !p.is_symmetric) {
             detector.discard(p);
             memory.free(p);
         }
@@ -183,7 +184,7 @@ bool is_pageable(const void *p) {
     DeviceLock device_lock;
     return !is_device(p) && registered_at(p) == registered.end();
 }
-bool any_registered = false;
+bool has_registered_memory = false;
 void check_registered_access(uintptr_t a, size_t bytes, bool write, bool is_atomic, void *pc) {
     if (on_device()) return;
     DeviceLock device_lock;
@@ -199,7 +200,7 @@ bool register_host(void *p, size_t bytes) {
     if (registered_at(p) != registered.end()) return false;
     pin_module(p);
     registered.push_back({static_cast<char *>(p), bytes, nullptr});
-    any_registered = true;
+    has_registered_memory = true;
     return true;
 }
 bool unregister_host(void *p) {
@@ -208,7 +209,7 @@ bool unregister_host(void *p) {
     if (r == registered.end() || r->host != p) return false;
     if (r->device) free_allocation(r->device);
     registered.erase(r);
-    any_registered = !registered.empty();
+    has_registered_memory = !registered.empty();
     return true;
 }
 void *device_address_of(const void *host) {
@@ -227,7 +228,7 @@ static char *variable_of(Symbol &s, int device) {
     char *&variable = s.peers[device - 1];
     if (variable) return variable;
     const Allocation first = *memory.at(reinterpret_cast<uintptr_t>(s.device));
-    variable = memory.alloc(s.bytes, first.itemsize, false, false, first.constant, first.name, true, 0, true);
+    variable = memory.alloc(s.bytes, first.itemsize, false, false, first.is_constant, first.name, true, 0, true);
     if (!variable) fail(Code::no_addresses, {});
     memory.allocations.back().device = device;
     memcpy(variable, s.init, s.bytes);
@@ -295,10 +296,10 @@ char *symbol_address(const void *address) {
     if (found && !is_device(found)) pin_module(found);
     return found;
 }
-static bool is_slot_in(const Image &module, const Symbol &s) {
+static bool is_slot_in(const LoadedImage &module, const Symbol &s) {
     return reinterpret_cast<uintptr_t>(s.slot) - module.base < module.end - module.base;
 }
-char *device_variable(const Image &module, const char *name, size_t &bytes) {
+char *device_variable(const LoadedImage &module, const char *name, size_t &bytes) {
     DeviceLock device_lock;
     std::lock_guard<std::mutex> guard(symbols_lock);
     for (Symbol &s : symbols)
@@ -306,7 +307,7 @@ char *device_variable(const Image &module, const char *name, size_t &bytes) {
             return bytes = s.bytes, variable_of(s, current_device());
     return nullptr;
 }
-std::vector<Symbol> take_device_variables(const Image &module) {
+std::vector<Symbol> take_device_variables(const LoadedImage &module) {
     std::lock_guard<std::mutex> guard(symbols_lock);
     const auto removed = std::stable_partition(
         symbols.begin(), symbols.end(), [&](const Symbol &s) { return !is_slot_in(module, s); });
@@ -381,7 +382,7 @@ gridstride::Finding *gridstride_finding() { return &gridstride::current_finding;
 bool gridstride_get_leak(int n, gridstride_leak *leak) {
     gridstride::DeviceLock device_lock;
     for (auto &p : gridstride::memory.allocations)
-        if (p.live && !p.symbol && !p.of_graph && !p.is_symmetric && n-- == 0) {
+        if (p.is_live && !p.is_symbol && !p.belongs_to_graph && !p.is_symmetric && n-- == 0) {
             *leak = {p.hi - p.lo, p.line};
             return true;
         }

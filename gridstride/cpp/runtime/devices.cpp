@@ -28,13 +28,13 @@ bool set_peer_access(int peer, bool enabled) {
     return true;
 }
 bool can_access(int device, const Allocation &allocation) {
-    return allocation.device == device || allocation.host || allocation.is_symmetric ||
+    return allocation.device == device || allocation.is_host || allocation.is_symmetric ||
            has_peer_access[device][allocation.device];
 }
 int device_of(const void *p) {
     DeviceLock device_lock;
     const Allocation *allocation = memory.at(reinterpret_cast<uintptr_t>(p));
-    return allocation && allocation->live ? allocation->device : -1;
+    return allocation && allocation->is_live ? allocation->device : -1;
 }
 static void *alloc_accessible(size_t bytes, size_t itemsize, const char *name, int line) {
     void *const p = device_alloc(bytes, itemsize, true, false, line);

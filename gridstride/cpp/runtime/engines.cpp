@@ -36,10 +36,10 @@ void end_thread(Worker &w) {
     // the cluster barrier does not wait for an exited thread
     if (!cluster_engines.cluster_arrived_in.empty() && arrival_phase() == cluster_engines.cluster_phase + 1)
         cluster_engines.cluster_arrived--;
-    if (!detector.on) return;
+    if (!detector.is_enabled) return;
     if (!w.leader->cluster.empty()) cluster_engines.cluster_releasing.join(detector.release());
     if (checks(racecheck)) require_no_requests_in_flight(current_requests());
-    if (w.live == 1) check_end_of_block(w), check_tensor_memory_at_end(w);
+    if (w.num_live == 1) check_end_of_block(w), check_tensor_memory_at_end(w);
 }
 void begin_engines(Worker &w) {
     if (!w.engines) return;

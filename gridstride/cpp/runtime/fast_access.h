@@ -54,7 +54,7 @@ inline __attribute__((always_inline)) bool Detector::cannot_conflict(const Acces
 inline __attribute__((always_inline)) bool Detector::is_read_by_others(uintptr_t offset) const {
     const uint32_t tag = cells.tags[offset / 4], block = self / max_threads;
     return tag >> 22 == tag_epoch && ((tag >> 11 ^ block) & 2047) && ((tag ^ block) & 2047) && !any_acquired &&
-           !w->uses_warps && !several_devices;
+           !w->uses_warps && !has_several_devices;
 }
 
 inline void Detector::tag_global_reads(Cell &c) {
@@ -126,9 +126,9 @@ template <unsigned n, bool write> inline __attribute__((always_inline)) bool Det
     uintptr_t offset, uint32_t written) const {
     const uintptr_t a = reinterpret_cast<uintptr_t>(memory.base) + offset;
     const Allocation *p = memory.at(a);
-    if (!p || p->usable_in != launch_id || a < p->lo || a + n > p->hi || (write && p->check_writes))
+    if (!p || p->usable_in != launch_id || a < p->lo || a + n > p->hi || (write && p->checks_writes))
         return false;
-    if (write || !p->uninitialized || __builtin_popcount(written) == n / 4) return true;
+    if (write || !p->is_uninitialized || __builtin_popcount(written) == n / 4) return true;
     const Cell *c = cells.word_cells + offset / 4;
     return std::all_of(c, c + n / 4, [](const Cell &cell) { return cell.write.time || cell.written; });
 }
@@ -148,7 +148,7 @@ template <unsigned n, bool write> inline __attribute__((always_inline)) bool Det
     if (!write && n == 4 && is_read_by_others(offset)) return true;
     const uintptr_t a = reinterpret_cast<uintptr_t>(memory.base) + offset;
     const Allocation *p = memory.at(a);
-    if (!p || p->usable_in != launch_id || a < p->lo || a + n > p->hi || (write && p->check_writes))
+    if (!p || p->usable_in != launch_id || a < p->lo || a + n > p->hi || (write && p->checks_writes))
         return false;
     Cell *c = cells.word_cells + offset / 4;
     constexpr bool by_bytes = n % 4;            // a byte, or two
@@ -158,7 +158,7 @@ template <unsigned n, bool write> inline __attribute__((always_inline)) bool Det
     for (const Cell *end = c + (by_bytes ? n : n / 4); c < end; c++) {
         if ((!by_bytes && c->has_byte_cells) | !cannot_conflict(c->write, since)) return false;
         if (!write) {
-            if (p->uninitialized && !c->write.time) return false;
+            if (p->is_uninitialized && !c->write.time) return false;
             if (__builtin_expect(has_unordered_operations, 0)) record_read_across_launches(*c, {self, now,
                 location});
             else record_plain_read(*c, location, by_bytes);

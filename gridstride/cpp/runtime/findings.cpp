@@ -172,7 +172,7 @@ int find_call_in_kernel(const Worker &w, Location &location, void *const *given_
 #else
     void *own_frames[64];
     Dl_info kernel, info;
-    const bool is_running = !given_frames && is_on_stack(*w.fiber[w.current]);
+    const bool is_running = !given_frames && is_on_stack(*w.fiber[w.current_slot]);
     if (!(given_frames || is_running || w.signal) ||
         !dladdr(reinterpret_cast<const void *>(w.launch->thread), &kernel)) return 0;
     void *const *frames = given_frames ? given_frames : is_running ? own_frames : w.frames;
@@ -230,7 +230,7 @@ void set_thread(dim3 grid, dim3 threads, int rank, uint64_t block, Location &loc
 void set_thread_of_finding(Worker &w) {
     Field::copy(current_finding.kernel, base_name(w.launch->kernel).c_str());
     current_finding.has_thread = w.is_thread_unknown ? 2 : 1;
-    set_thread(w, w.rank[w.current], w.block, current_finding.location);
+    set_thread(w, w.rank[w.current_slot], w.block, current_finding.location);
 }
 
 // Ends the launch: jumps back to `run_blocks`, from any fiber.
@@ -437,7 +437,7 @@ GRIDSTRIDE_WRAP(quick_exit)
 const gridstride::Abi *gridstride_abi() {
     using namespace gridstride;
     static const Abi abi = {
-        GRIDSTRIDE_INTERFACE, sizeof(gridstride_options), sizeof(Location), sizeof(Field), sizeof(Finding)};
+        GRIDSTRIDE_ABI_CHECKSUM, sizeof(gridstride_options), sizeof(Location), sizeof(Field), sizeof(Finding)};
     return &abi;
 }
 const char *gridstride_codes() {

@@ -22,7 +22,7 @@ static bool is_grid_phase_complete(void *arg) {
 }
 static void describe_grid_wait(void *, Finding &f, const char *name) {
     const Launch &l = *worker->launch;
-    f.add({{name, Code::at_grid, 2}, {"arrived", worker->running_launch->arrived.load()},
+    f.add({{name, Code::at_grid, 2}, {"arrived", worker->running_launch->num_arrived.load()},
         {"threads", blocks_of(l) * uint64_t(worker->num_threads)}});
 }
 bool Worker::waits_for_grid() const {
@@ -33,7 +33,7 @@ bool Worker::waits_for_grid() const {
 // Returns whether all threads of the block wait at the grid barrier, so that their conditions need not be evaluated one
 // by one.
 bool Worker::waits_only_for_grid() const {
-    return live && num_at_grid == live && running_launch->phase == grid_phase;
+    return num_live && num_at_grid == num_live && running_launch->phase == grid_phase;
 }
 
 static VectorClock all_threads_of(const RunningLaunch &running) {
@@ -45,28 +45,29 @@ static void order_all_accesses(Worker &current) {
     std::vector<Worker *> blocks;
     for (Worker *leader : cluster_leaders())
         for (size_t i = 0; i < leader->blocks(); i++)
-            if (Worker &block = *leader->block_at(i); block.running && block.running_launch == current.running_launch) {
+            if (Worker &block = *leader->block_at(i);
+                block.is_running && block.running_launch == current.running_launch) {
                 detector.enter(block);
                 detector.block_barrier(block);
                 blocks.push_back(&block);
             }
-    if (detector.several_devices) detector.join_blocks(blocks, all_threads_of(*current.running_launch));
+    if (detector.has_several_devices) detector.join_blocks(blocks, all_threads_of(*current.running_launch));
     detector.enter(current);
-    if (detector.several_devices) return;
+    if (detector.has_several_devices) return;
     detector.report_uninitialized(detector.uninitialized_in_launch);
     detector.launch_start = ++detector.now;
     detector.begin_tag_epoch();
 }
 static void complete_grid_barrier(Worker &last_block) {
-    last_block.running_launch->arrived = 0;
-    if (detector.on) order_all_accesses(last_block);
+    last_block.running_launch->num_arrived = 0;
+    if (detector.is_enabled) order_all_accesses(last_block);
     last_block.running_launch->phase++;
 }
 // Counts exited threads as arrived at the grid barrier if all other threads of the block have arrived, including thread
 // 0, which on a GPU arrives on behalf of the block.
 bool Worker::count_exited_at_grid_barrier() {
     const bool is_counted = exited_counted_in_phase == running_launch->phase + 1;
-    if (!live || live == num_threads || state[slot[0]] == done || is_counted) return false;
+    if (!num_live || num_live == num_threads || state[slot[0]] == done || is_counted) return false;
     int returned_rank = -1;
     for (int i = 0; i < num_threads; i++) {
         const uint8_t thread_state = state[slot[i]];
@@ -74,8 +75,8 @@ bool Worker::count_exited_at_grid_barrier() {
         else if (thread_state != on_condition || condition[i].describe != describe_grid_wait) return false;
     }
     exited_counted_in_phase = running_launch->phase + 1;
-    warn_about_returned_thread(*this, line[0], live, returned_rank);
-    if ((running_launch->arrived += uint64_t(num_threads - live)) < blocks_of(*launch) * uint64_t(num_threads))
+    warn_about_returned_thread(*this, line[0], num_live, returned_rank);
+    if ((running_launch->num_arrived += uint64_t(num_threads - num_live)) < blocks_of(*launch) * uint64_t(num_threads))
         return false;
     complete_grid_barrier(*this);
     return true;
@@ -92,7 +93,7 @@ void grid_sync(int line) {
     RunningLaunch &running = *w.running_launch;
     GridWait wait{&running, running.phase};
     detector.finish_pending_writes();
-    if (++running.arrived == blocks_of(l) * uint64_t(w.num_threads)) return complete_grid_barrier(*worker);
+    if (++running.num_arrived == blocks_of(l) * uint64_t(w.num_threads)) return complete_grid_barrier(*worker);
     Worker &block = *worker;
     if (block.grid_phase != wait.phase) block.grid_phase = wait.phase, block.num_at_grid = 0;
     block.num_at_grid++;

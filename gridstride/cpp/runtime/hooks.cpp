@@ -14,8 +14,8 @@ static inline void check_access(const volatile void *pointer, unsigned bytes, bo
     if (__builtin_expect(gridstride::checks_enabled, 1)) detector.access(address, bytes, write, location_of(pc));
     else if (gridstride::memory.holds(address) && gridstride::options.checks) detector.check_host_access(address, bytes,
         write, is_atomic, pc);
-    else if (__builtin_expect(gridstride::any_registered, 0)) gridstride::check_registered_access(address, bytes, write,
-        is_atomic, pc);
+    else if (__builtin_expect(gridstride::has_registered_memory, 0))
+        gridstride::check_registered_access(address, bytes, write, is_atomic, pc);
 }
 // Checks the natural alignment up to 8 bytes; that of vector types is checked by -fsanitize=alignment.
 static inline void check_alignment(const volatile void *pointer, unsigned bytes, bool write, void *pc) {
@@ -34,7 +34,7 @@ static inline void check_volatile_access(const volatile void *pointer, unsigned 
 template <unsigned n, bool write> static __attribute__((noinline)) void check_slow(void *p, void *pc) {
     const uintptr_t a = reinterpret_cast<uintptr_t>(p);
     if (!gridstride::checks_enabled) {                                          // an access of host code
-        if (gridstride::memory.holds(a) || gridstride::any_registered) check_access(p, n, write, pc);
+        if (gridstride::memory.holds(a) || gridstride::has_registered_memory) check_access(p, n, write, pc);
         return;
     }
     const bool fits = a % std::min(n, 8u) == 0;
@@ -58,7 +58,7 @@ template <unsigned n, bool write> static __attribute__((noinline)) void check_ou
     if (offset >= gridstride::memory.size) {
         if (a - detector.own_stack < gridstride::stack_bytes && a % std::min(n, 8u) == 0) return;
         if (a - detector.builtins < detector.builtin_bytes) return;            // threadIdx, blockIdx, ...
-        if (gridstride::checks_enabled || gridstride::any_registered) check_slow<n, write>(p, pc);
+        if (gridstride::checks_enabled || gridstride::has_registered_memory) check_slow<n, write>(p, pc);
         return;
     }
     if (!gridstride::checks_enabled || offset % std::min(n, 8u) || detector.has_unordered_operations ||

@@ -36,7 +36,8 @@ void Detector::report_uninitialized_of_launch() {
 // there is none. Only a read by the same thread can cause a wrong address. In a deadlock, the wait may be for a write
 // that would race with a read of shared memory, so that read is not reported as the cause.
 const Finding *Detector::cause_of(Kind kind) const {
-    if (!on || kind == racecheck || kind == initcheck || kind == interrupted || kind == launch_failed) return nullptr;
+    if (!is_enabled || kind == racecheck || kind == initcheck || kind == interrupted || kind == launch_failed)
+        return nullptr;
     const auto may_be_cause = [&](const UninitializedRead *read) { return read &&
         (kind != memcheck || read->thread == self); };
     if (kind != synccheck && may_be_cause(uninitialized_read.get())) return &uninitialized_read->finding;

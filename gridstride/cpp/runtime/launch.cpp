@@ -90,12 +90,12 @@ std::string parameters_of(const Launch &l) {
 static void name_arguments(const Launch &l) {
     std::string names = parameters_of(l);
     if (names.empty()) return;
-    for (int i = 0; i < l.nargs; i++)
-        if (Allocation *p = memory.at(reinterpret_cast<uintptr_t>(l.args[i].pointer)); p && !p->symbol) p->begin = 0;
-    for (int i = 0; i < l.nargs && !names.empty(); i++) {
+    for (int i = 0; i < l.num_args; i++)
+        if (Allocation *p = memory.at(reinterpret_cast<uintptr_t>(l.args[i].pointer)); p && !p->is_symbol) p->begin = 0;
+    for (int i = 0; i < l.num_args && !names.empty(); i++) {
         const size_t comma = names.find(',');
         const uintptr_t address = reinterpret_cast<uintptr_t>(l.args[i].pointer);
-        if (Allocation *p = memory.at(address); p && !p->symbol) {
+        if (Allocation *p = memory.at(address); p && !p->is_symbol) {
             p->add_name(names.substr(0, comma).c_str(), address);
             if (l.args[i].itemsize > 1) p->itemsize = l.args[i].itemsize;
         }
@@ -135,21 +135,22 @@ void Worker::begin_block(uint64_t linear_index) {
     const uint64_t gx = launch->grid.x, gy = launch->grid.y;
     block_index = {unsigned(linear_index % gx), unsigned(linear_index / gx % gy), unsigned(linear_index / (gx * gy))};
     memset(state, ready, size_t(num_threads));
-    next = 0, live = num_threads, exited_counted_in_phase = 0, num_at_grid = 0, runs_loops = is_thread_unknown = false,
+    num_started = 0, num_live = num_threads, exited_counted_in_phase = 0, num_at_grid = 0;
+    runs_loops = is_thread_unknown = false,
     uses_warps = has_undefined_values = reports_wait = has_polled = reads_clock = false;
-    if (detector.on)
+    if (detector.is_enabled)
         memset(line, 0, sizeof(int) * size_t(num_threads)), memset(return_line, 0, sizeof(int) * size_t(num_threads));
     begin_engines(*this);
     detector.begin_block(*this);
-    if (detector.several_devices) detector.begin_after(running_launch->released_before);
+    if (detector.has_several_devices) detector.begin_after(running_launch->released_before);
 }
 void Worker::begin_single_block(uint64_t linear_index) {
     begin_block(linear_index);
     blockIdx = block_index;
     Fiber *first_fiber = take_fiber();
     prepare(*first_fiber, fiber_main);
-    fiber[current = 0] = first_fiber;
-    running = true;
+    fiber[current_slot = 0] = first_fiber;
+    is_running = true;
 }
 
 // Begins the cluster with this linear index (x varies fastest); block r of the cluster has rank r.
@@ -163,7 +164,7 @@ void Worker::begin_cluster(uint64_t cluster_id) {
                        bz = z * cluster_dims.z + r / (cluster_dims.x * cluster_dims.y);
         detector.enter(*cluster[r]);
         cluster[r]->begin_block((bz * g.y + by) * g.x + bx);
-        cluster[r]->running = true;
+        cluster[r]->is_running = true;
     }
     running_block = cluster[options.order == 1 ? cluster.size() - 1 : 0];
     detector.enter(*running_block);
@@ -171,22 +172,22 @@ void Worker::begin_cluster(uint64_t cluster_id) {
     blockIdx = running_block->block_index;
     Fiber *first_fiber = running_block->take_fiber();
     prepare(*first_fiber, fiber_main);
-    running_block->fiber[running_block->current = 0] = first_fiber;
+    running_block->fiber[running_block->current_slot = 0] = first_fiber;
 }
 
 // Finishes the block, or its cluster, if all its threads have exited; returns whether they have.
 bool Worker::end_block() {
     for (size_t i = 0; i < blocks(); i++)
-        if (block_at(i)->live) return false;
+        if (block_at(i)->num_live) return false;
     for (size_t i = 0; i < blocks(); i++) {
         worker = block_at(i);
         detector.enter(*worker);
         detector.report_uninitialized(detector.uninitialized_read);
-        if (detector.several_devices && detector.on) {
+        if (detector.has_several_devices && detector.is_enabled) {
             detector.block_barrier(*worker);
             worker->running_launch->released.join(detector.block_view);
         }
-        worker->running = false;
+        worker->is_running = false;
     }
     return true;
 }
@@ -316,7 +317,7 @@ static bool run_launch(const Launch &l) {
     if (is_launch_stopped()) return false;
     if (!prepare_launch(l)) return true;
     Detector::Scope scope(false);
-    if (detector.on) detector.begin_launch(l);
+    if (detector.is_enabled) detector.begin_launch(l);
     const uint64_t blocks = blocks_of(l);
     RunningLaunch running(l);
     running.device = current_device();
@@ -324,15 +325,15 @@ static bool run_launch(const Launch &l) {
     begin_launches(l);
 #ifdef _OPENMP
     // A forked child has none of its parent's OpenMP threads, and would deadlock waiting for them.
-    int threads = detector.on || forked ? 1 : options.threads ? options.threads : omp_get_max_threads();
+    int threads = detector.is_enabled || is_forked ? 1 : options.threads ? options.threads : omp_get_max_threads();
     if (uint64_t(threads) > blocks) threads = int(blocks);
-    if ((several_os_threads = threads > 1)) discard_locks();
-    if (several_os_threads) {
+    if ((has_several_os_threads = threads > 1)) discard_locks();
+    if (has_several_os_threads) {
 #pragma omp parallel num_threads(threads)
         run_blocks(launches, threads, false);
     // without OpenMP, because even a parallel region of one thread makes system calls
     } else run_blocks(launches, 1, false);
-    several_os_threads = false;
+    has_several_os_threads = false;
 #else
     run_blocks(launches, 1, false);
 #endif
@@ -404,7 +405,7 @@ static void launch_immediately(const Config &c, const Call &call) {
     const uintptr_t object_begin = reinterpret_cast<uintptr_t>(call.object);
     if (!call.type->begin()) return;
     run({c.grid, c.block, c.shared, c.stream, c.cluster, call.kernel, call.line, call.type->thread, call.object,
-        call.args, call.nargs, c.cooperative, object_begin, object_begin + call.type->bytes});
+        call.args, call.num_args, c.cooperative, object_begin, object_begin + call.type->bytes});
 }
 
 namespace {
@@ -414,7 +415,7 @@ struct CapturedLaunch {                       // a launch that is run later, wit
     std::vector<Arg> args;
     std::align_val_t alignment;
     CapturedLaunch(const Config &launch_config, const Call &original)
-        : config(launch_config), call(original), args(original.args, original.args + original.nargs),
+        : config(launch_config), call(original), args(original.args, original.args + original.num_args),
             alignment{original.type->alignment} {
         config.stream = nullptr;                           // it may be destroyed before the graph is launched
         call.args = args.data();
@@ -440,7 +441,7 @@ static void queue(const Config &config, const Call &call) {
     const uintptr_t object_begin = reinterpret_cast<uintptr_t>(copy.object);
     pin_module(reinterpret_cast<const void *>(copy.type->thread));
     queue_launch({c.grid, c.block, c.shared, c.stream, c.cluster, copy.kernel, copy.line, copy.type->thread,
-        copy.object, copy.args, copy.nargs, c.cooperative, object_begin, object_begin + copy.type->bytes},
+        copy.object, copy.args, copy.num_args, c.cooperative, object_begin, object_begin + copy.type->bytes},
         copy.type->begin, captured);
 }
 
@@ -478,7 +479,7 @@ bool run_guarded(void (*f)(void *), void *arg, const void *code) {
     const int depth = DeviceLock::depth();
     const int outer_deferred = signals_deferred;                     // the outer call from Python, if any
     signals_deferred = 0;
-    const Image image = code ? image_of(const_cast<void *>(code)) : Image{};
+    const LoadedImage image = code ? image_of(const_cast<void *>(code)) : LoadedImage{};
     if (code) newest_host_code = image.base, newest_host_bytes = image.end - image.base;
     HostCode this_call{image, depth, 0, nullptr}, *const outer_code = host_code;
     calls_on_thread++;

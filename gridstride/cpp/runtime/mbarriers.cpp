@@ -16,7 +16,8 @@ void require_own_block(uint32_t address, const char *operation, int line) {
 Barrier &barrier_at(uint32_t address, const char *operation, int line) {
     Worker &block = block_at(address, line);
     char *p = shared_pointer(address, 8, operation, line);
-    if (detector.on) detector.access(reinterpret_cast<uintptr_t>(p), 8, true, atomic_bit | line_bit | uint32_t(line));
+    if (detector.is_enabled)
+        detector.access(reinterpret_cast<uintptr_t>(p), 8, true, atomic_bit | line_bit | uint32_t(line));
     auto &barriers = engines_of(block).barriers;
     auto entry = barriers.find(offset_of(address));
     if (entry != barriers.end() && !entry->second.is_invalidated) return entry->second;
@@ -41,8 +42,8 @@ static void describe_missing(const Barrier &b, Finding &f, const char *name) {
                       : bytes           ? Code::missing_bytes
                                         : Code::missing_arrivals;
     const bool counts_arrivals = code == Code::missing_arrivals_and_bytes || code == Code::missing_arrivals;
-    f.add({{name, code, 1 + (detector.on ? 3 : 2) + 1 + (counts_arrivals ? 2 : 0)}});
-    if (detector.on) {
+    f.add({{name, code, 1 + (detector.is_enabled ? 3 : 2) + 1 + (counts_arrivals ? 2 : 0)}});
+    if (detector.is_enabled) {
         const auto element = detector.element_name(barrier_address, detector.shared_cell(barrier_address).owner,
             nullptr);
         f.add({{"mbarrier", Code::element, 2}, element.array(), element.index()});
@@ -71,7 +72,7 @@ void fence_mbarrier_init() {
 }
 void fence_proxy_async() {
     fence_mbarrier_init();
-    if (detector.on) detector.fence_proxy();
+    if (detector.is_enabled) detector.fence_proxy();
 }
 void mbarrier_expect(uint32_t address, uint32_t bytes, int line) {
     barrier_at(address, "mbarrier.expect_tx", line).bytes += bytes;
@@ -82,7 +83,7 @@ uint64_t mbarrier_arrive(uint32_t address, uint32_t count, int line) {
     if (count > b.num_pending)
         fail(Code::too_many_arrive, {{"count", b.count}, {"init_line", plain_line(b.line)}}, line);
     b.num_pending -= count;
-    if (detector.on) b.releasing.join(detector.release());
+    if (detector.is_enabled) b.releasing.join(detector.release());
     complete_phase_if_done(b);
     return phase;
 }
@@ -110,7 +111,7 @@ bool mbarrier_test_wait(uint32_t address, uint32_t parity, bool waits, int line)
     wait_until(is_phase_complete, &wait, line,
         [](void *p, Finding &f, const char *name) { describe_missing(*static_cast<Wait *>(p)->b, f, name); });
     b.failed_polls = 0;
-    if (!detector.on) {
+    if (!detector.is_enabled) {
         b.completed.clear(), b.completed_commits.clear();
         return true;
     }

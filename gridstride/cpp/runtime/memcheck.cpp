@@ -18,12 +18,13 @@ constexpr size_t min_huge_cells = size_t(256) << 10, max_huge_cells = size_t(16)
 // accessible.
 void Detector::begin_arguments() {
     static uint32_t num_launches = 0;
-    launch_id = ++num_launches, has_all_addresses = launch->nargs > 0;
-    for (int i = 0; i < launch->nargs; i++) {
+    launch_id = ++num_launches, has_all_addresses = launch->num_args > 0;
+    for (int i = 0; i < launch->num_args; i++) {
         const uintptr_t address = reinterpret_cast<uintptr_t>(launch->args[i].pointer);
         Allocation *const allocation = memory.at(address);
         // such as `x + n` or `x - 1`
-        const bool is_live = allocation && allocation->live, is_out_of_bounds = !is_live && memory.surrounds(address);
+        const bool is_live = allocation && allocation->is_live,
+                   is_out_of_bounds = !is_live && memory.surrounds(address);
         has_all_addresses = has_all_addresses && launch->args[i].has_no_address && !is_out_of_bounds;
         if (!is_live || is_of_unreachable_device(*allocation)) continue;
         allocation->usable_in = launch_id;
@@ -34,9 +35,10 @@ void Detector::begin_arguments() {
     }
 }
 bool Detector::is_usable(Allocation &allocation) {
-    if (!allocation.live || is_of_unreachable_device(allocation)) return false;
-    const bool is_known = !has_all_addresses || allocation.symbol || allocation.of_kernel || !checks(memcheck) ||
-        (several_devices && (allocation.is_symmetric || is_argument(allocation))) || is_address_known(allocation);
+    if (!allocation.is_live || is_of_unreachable_device(allocation)) return false;
+    const bool is_known =
+        !has_all_addresses || allocation.is_symbol || allocation.is_from_kernel || !checks(memcheck) ||
+        (has_several_devices && (allocation.is_symmetric || is_argument(allocation))) || is_address_known(allocation);
     if (is_known) allocation.usable_in = launch_id;
     return is_known;
 }
@@ -51,7 +53,7 @@ bool Detector::is_address_known(Allocation &target) const {
         return false;
     };
     const auto is_accessible = [this](const Allocation &allocation) {
-        return allocation.live && (allocation.symbol || allocation.usable_in == launch_id);
+        return allocation.is_live && (allocation.is_symbol || allocation.usable_in == launch_id);
     };
     const Allocation *const last_container = memory.at(target.address_found_at);
     if (last_container && is_accessible(*last_container) &&
@@ -63,7 +65,7 @@ bool Detector::is_address_known(Allocation &target) const {
     }
     for (const bool is_symbol : {true, false})
         for (const Allocation &container : memory.allocations)
-            if (container.symbol == is_symbol && is_accessible(container) &&
+            if (container.is_symbol == is_symbol && is_accessible(container) &&
                 contains_address((container.lo + 7) / 8 * 8, container.hi)) return true;
     return has_plain_variables(reinterpret_cast<const void *>(launch->thread));
 }
@@ -73,12 +75,12 @@ bool Detector::is_of_unreachable_device(const Allocation &allocation) const {
     return device_count() > 1 && checks(memcheck) && !can_access(current_device(), allocation);
 }
 bool Detector::is_argument(const Allocation &allocation) const {
-    return std::any_of(launch->args, launch->args + launch->nargs, [&allocation](const Arg &argument) {
+    return std::any_of(launch->args, launch->args + launch->num_args, [&allocation](const Arg &argument) {
         return memory.at(reinterpret_cast<uintptr_t>(argument.pointer)) == &allocation;
     });
 }
 bool Detector::is_possible_target(Allocation &allocation) {
-    return allocation.live ? is_usable(allocation) : !has_all_addresses || allocation.of_kernel ||
+    return allocation.is_live ? is_usable(allocation) : !has_all_addresses || allocation.is_from_kernel ||
         is_argument(allocation) || is_address_known(allocation);
 }
 
@@ -86,10 +88,10 @@ bool Detector::is_possible_target(Allocation &allocation) {
 // for x[5] of 100 elements.
 std::string Detector::arguments_at(uintptr_t a) const {
     std::string entries, names = parameters_of(*launch);
-    for (int i = 0; i < launch->nargs && !names.empty(); i++) {
+    for (int i = 0; i < launch->num_args && !names.empty(); i++) {
         const size_t comma = std::min(names.find(','), names.size());
         const uintptr_t begin = reinterpret_cast<uintptr_t>(launch->args[i].pointer);
-        if (Allocation *allocation = memory.at(begin); allocation && allocation->live) {
+        if (Allocation *allocation = memory.at(begin); allocation && allocation->is_live) {
             Allocation argument = *allocation;
             argument.begin = begin;
             const long long index = argument.index_of(a);
@@ -107,7 +109,7 @@ void Detector::report_out_of_bounds(uintptr_t a, bool write, uint32_t location) 
     if (!checks(memcheck)) return;
     const Access record = {self, now, location};
     const Field access_field = {"access", access_name(write, location)};
-    if (const Allocation *target = memory.at(a); target && target->live && a >= target->lo && a < target->hi &&
+    if (const Allocation *target = memory.at(a); target && target->is_live && a >= target->lo && a < target->hi &&
         is_of_unreachable_device(*target)) {
         const ElementName element = element_name(a, 0, target);
         return report_finding(Code::peer_not_enabled,
@@ -118,7 +120,7 @@ void Detector::report_out_of_bounds(uintptr_t a, bool write, uint32_t location) 
     if (const Allocation *nearest_array = memory.at(a); nearest_array && nearest_array->is_host_alias)
         return report_finding(Code::host_symbol, {{"array", nearest_array->name_or_default()}}, record);
     const auto is_passed = [this](const Allocation &allocation) {
-        return !has_all_addresses || allocation.symbol || allocation.usable_in == launch_id;
+        return !has_all_addresses || allocation.is_symbol || allocation.usable_in == launch_id;
     };
     Allocation *nearest_array = memory.nearest(a);
     if (nearest_array && !is_possible_target(*nearest_array)) nearest_array = memory.nearest(a, is_passed);
@@ -135,7 +137,7 @@ void Detector::report_out_of_bounds(uintptr_t a, bool write, uint32_t location) 
     if (!array) return report_finding(Code::no_array, {access_field, {"address", a}, {"arrays", arrays.c_str()}},
         record);
     const bool is_nearest = !wrapped_array && !overflowed_array;
-    if (is_nearest && !array->live)
+    if (is_nearest && !array->is_live)
         return report_finding(Code::freed,
             {access_field, {"array", array->name_or_default()}, {"arrays", arrays.c_str()}}, record);
     // the access begins in bounds and ends past them
@@ -233,8 +235,8 @@ void Detector::report_misaligned(uintptr_t a, unsigned alignment, const char *ac
     int line) {
     const uintptr_t address = reinterpret_cast<uintptr_t>(pointer), offset = address - shared_base;
     const Allocation *allocation = memory.at(address);
-    const int owner = on && offset < shared_cap ? shared_cell(address).owner : 0;
-    const ElementName element = on ? element_name(address, owner, allocation) : ElementName{};
+    const int owner = is_enabled && offset < shared_cap ? shared_cell(address).owner : 0;
+    const ElementName element = is_enabled ? element_name(address, owner, allocation) : ElementName{};
     if (element.name[0])
         report_finding(Code::misaligned_operand,
             {element.array(), element.index(), {"operation", instruction}, {"bytes", alignment}},
@@ -247,14 +249,14 @@ void Detector::report_misaligned(uintptr_t a, unsigned alignment, const char *ac
 void Detector::check_host_access(uintptr_t address, unsigned bytes, bool write, bool is_atomic, void *pc) {
     DeviceLock device_lock;
     Allocation *allocation = memory.at(address);
-    if (allocation && allocation->live && (allocation->host || host_accesses_device)) {
+    if (allocation && allocation->is_live && (allocation->is_host || host_accesses_device)) {
         // an access by a library function, which synchronizes first
-        if (host_accesses_device || allocation->accessed_by_thrust) operations.host_waits();
+        if (host_accesses_device || allocation->is_accessed_by_thrust) operations.host_waits();
         else operations.host_access(address, bytes, write, is_atomic, pc);
-        if (write) allocation->uninitialized = false;
+        if (write) allocation->is_uninitialized = false;
         return;
     }
-    if (allocation && allocation->symbol)
+    if (allocation && allocation->is_symbol)
         fail_at(write ? Code::host_writes_symbol : Code::host_reads_symbol, {{"array", allocation->name_or_default()}},
             static_cast<char *>(pc) - 1, 0);
     fail_at(write ? Code::host_writes : Code::host_reads,

@@ -22,18 +22,18 @@ int current_device();                  // of the launch of this OS thread, or se
 struct Allocation {
     uintptr_t lo, hi; // the requested bytes
     size_t itemsize;
-    // uninitialized: whether any element may be; host: host code may access it, too; check_writes: a write by a kernel
-    // is an error (constant memory), or must first save the variable
-    bool live, uninitialized, host, constant, symbol, check_writes;
+    // is_uninitialized: whether any element may be; is_host: host code may access it, too; checks_writes: a write by a
+    // kernel is an error (constant memory), or must first save the variable
+    bool is_live, is_uninitialized, is_host, is_constant, is_symbol, checks_writes;
     char name[64];
     // addresses that kernel parameters point to: the lowest, and another one; 0: unknown
     uintptr_t begin = 0, inner_begin = 0;
     char inner_name[64] = "";
     int line = 0; // the line of the call that allocated it; 0: unknown
-    bool of_graph = false; // whether it belongs to a graph, so that `free` keeps it
+    bool belongs_to_graph = false; // whether it belongs to a graph, so that `free` keeps it
     // whether host code accesses it through Thrust's pointers, which synchronize with the default stream
-    bool accessed_by_thrust = false;
-    bool of_kernel = false; // whether a kernel has allocated it
+    bool is_accessed_by_thrust = false;
+    bool is_from_kernel = false; // whether a kernel has allocated it
     uint32_t usable_in = 0; // the ID of the last launch that may access it, through an argument or a stored address
     uintptr_t address_found_at = 0; // the location at which the last search found its address
     bool has_huge_cells = false; // whether `Cells::use_huge_pages` was called for it
@@ -125,26 +125,27 @@ struct Memory {
     // Allocates n bytes at the end of their pages, so that an access just past the end faults. The unmapped gap grows
     // with the size; with `has_small_gap` it is one page, for thousands of small allocations. `skew`: the address
     // modulo 256.
-    char *alloc(size_t n, size_t itemsize, bool is_uninitialized, bool host, bool constant, const char *name,
-        bool has_small_gap = false, size_t skew = 0, bool symbol = false) {
+    char *alloc(size_t n, size_t itemsize, bool is_uninitialized, bool is_host, bool is_constant, const char *name,
+        bool has_small_gap = false, size_t skew = 0, bool is_symbol = false) {
         if (!reserve()) return nullptr;
         const size_t gap = pages(has_small_gap ? page : std::min(std::max(n, size_t(1) << 20), max_gap)),
                      mapped_bytes = pages(std::max(n, size_t(1)) + skew), needed = gap + mapped_bytes + gap;
         const bool full = used >= middle || end - used < needed || allocations.size() >= max_allocations;
         if (full && !next_hole(needed)) return nullptr;
-        const size_t at = symbol ? end - gap - mapped_bytes : used + gap;
+        const size_t at = is_symbol ? end - gap - mapped_bytes : used + gap;
         char *start = base + at;
         if (mprotect(start, mapped_bytes, PROT_READ | PROT_WRITE)) return nullptr;
 #ifdef MADV_HUGEPAGE
         // avoids a page fault per 4 KB
         if (mapped_bytes >= size_t(4) << 20) madvise(start, mapped_bytes, MADV_HUGEPAGE);
 #endif
-        if (symbol) end = at;
+        if (is_symbol) end = at;
         else used = at + mapped_bytes;
         char *p = start + (mapped_bytes - std::max(n, size_t(1)) - skew) / 256 * 256 + skew;
         const uintptr_t lo = reinterpret_cast<uintptr_t>(p);
         allocations.push_back(
-            {lo, lo + n, itemsize, true, is_uninitialized, host, constant, symbol, constant || symbol, ""});
+            {lo, lo + n, itemsize, true, is_uninitialized, is_host, is_constant, is_symbol, is_constant || is_symbol,
+             ""});
         strncpy(allocations.back().name, name, sizeof allocations.back().name - 1);
         allocations.back().device = current_device();
         set_pages(allocations.back(), uint32_t(allocations.size()));
@@ -184,7 +185,7 @@ struct Memory {
         std::vector<std::pair<size_t, size_t>> occupied = {{size, size}};
         size_t n = 0;
         for (const Allocation &p : allocations) {
-            if (!p.live && !p.is_host_alias) {
+            if (!p.is_live && !p.is_host_alias) {
                 set_pages(p, 0);
                 continue;
             }
@@ -229,19 +230,19 @@ struct Memory {
     // Returns the allocation that would contain `a` if an unsigned index had not wrapped around at 2^32.
     template <class F> Allocation *at_wrapped_index(uintptr_t a, F is_candidate) {
         for (auto &p : allocations)
-            if (p.live && is_candidate(p) && a - (uint64_t(p.itemsize) << 32) - p.lo + page < p.hi - p.lo + page)
+            if (p.is_live && is_candidate(p) && a - (uint64_t(p.itemsize) << 32) - p.lo + page < p.hi - p.lo + page)
                 return &p;
         return nullptr;
     }
     // Returns the allocation that would contain `a` if a 32-bit signed index had not overflowed.
     template <class F> Allocation *at_overflowed_index(uintptr_t a, F is_candidate) {
         for (auto &p : allocations)
-            if (p.live && is_candidate(p) && a + (uint64_t(p.itemsize) << 32) - p.lo < p.hi - p.lo) return &p;
+            if (p.is_live && is_candidate(p) && a + (uint64_t(p.itemsize) << 32) - p.lo < p.hi - p.lo) return &p;
         return nullptr;
     }
     void free(Allocation &p) {
         const auto [from, to] = span(p);
-        p.live = false, p.usable_in = 0;
+        p.is_live = false, p.usable_in = 0;
         bytes -= p.hi - p.lo;
         if (p.shared) return release_shared(p);
         madvise(base + from, to - from, MADV_DONTNEED);
@@ -249,7 +250,7 @@ struct Memory {
     }
 };
 extern Memory memory;
-extern bool any_registered;            // whether any host memory is page-locked
+extern bool has_registered_memory;     // whether any host memory is page-locked
 // Checks a host access, which may be to page-locked memory.
 void check_registered_access(uintptr_t a, size_t bytes, bool write, bool is_atomic, void *pc);
 }

@@ -1,5 +1,5 @@
 // Modules that the driver API loads. `gridstride nvcc -fatbin` (../nvcc.py) writes their images: a line with the
-// version of the interface, the sizes of a shared library and of its source, and the source's name, followed by the
+// checksum of the ABI, the sizes of a shared library and of its source, and the source's name, followed by the
 // contents of the library and of the source.
 #include <cxxabi.h>
 #include <dlfcn.h>
@@ -9,7 +9,7 @@ namespace gridstride {
 
 struct LoadedModule {
     const ModuleKernel *kernels;
-    Image image;
+    LoadedImage image;
 };
 // The temporary folder of the program that runs; '' until `run_compiled` (../program.py) sets it
 static std::string module_folder;
@@ -30,12 +30,12 @@ static std::string write_library(const char *library, size_t size, const char *s
 }
 LoadedModule *load_module(const void *image) {
     const char *text = static_cast<const char *>(image);
-    unsigned interface;
+    unsigned abi_checksum;
     size_t size, source_size;
     int name_offset = 0;
     if (module_folder.empty() || !image || strncmp(text, "gridstride module ", 18) ||
-        sscanf(text, "gridstride module %u %zu %zu %n", &interface, &size, &source_size, &name_offset) != 3 ||
-        interface != unsigned(GRIDSTRIDE_INTERFACE))
+        sscanf(text, "gridstride module %u %zu %zu %n", &abi_checksum, &size, &source_size, &name_offset) != 3 ||
+        abi_checksum != unsigned(GRIDSTRIDE_ABI_CHECKSUM))
         return nullptr;
     const char *const name_end = strchr(text + name_offset, '\n'), *const library = name_end + 1;
     const std::string path = write_library(library, size, library + size, source_size, {text + name_offset, name_end});

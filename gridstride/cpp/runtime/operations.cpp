@@ -8,12 +8,12 @@ namespace gridstride {
 
 Operations operations;
 constexpr size_t max_operations = 4096;    // that are stored; older ones count as ordered
-static thread_local Operation *running = nullptr;
+static thread_local Operation *running_operation = nullptr;
 // a stream index that replaces the caller's stream (graph replay, child launches, CUB); -1: none
 static thread_local int64_t stream_override = -1;
-const Operation *current_operation() { return running; }
-void set_current_operation(Operation *operation) { running = operation; }
-bool has_enclosing_operation() { return stream_override >= 0 || running; }
+const Operation *current_operation() { return running_operation; }
+void set_current_operation(Operation *operation) { running_operation = operation; }
+bool has_enclosing_operation() { return stream_override >= 0 || running_operation; }
 // With several devices, the order also determines which operation runs first.
 static bool tracks_order() { return (checks(racecheck) || device_count() > 1) && !on_device(); }
 
@@ -139,11 +139,11 @@ void Operations::host_waits() {
     discard_synchronized();
 }
 void Operations::signal_host_threads() {
-    if (!running) return;
+    if (!running_operation) return;
     const auto is_own = [](const HostSignal &s) { return pthread_equal(s.enqueued_by, pthread_self()); };
     auto own = std::find_if(host_signals.begin(), host_signals.end(), is_own);
     if (own == host_signals.end()) own = host_signals.insert(own, {pthread_self(), {}});
-    own->clock.join(running->clock);
+    own->clock.join(running_operation->clock);
 }
 void Operations::acquire_host_signals() {
     for (const HostSignal &s : host_signals)
@@ -151,8 +151,8 @@ void Operations::acquire_host_signals() {
 }
 // Resets the state of a call from Python, which a finding may have ended in the middle of an operation.
 void Operations::end_call() {
-    if (running) running->end = ++detector.now;
-    running = nullptr, stream_override = -1, num_created = 0;
+    if (running_operation) running_operation->end = ++detector.now;
+    running_operation = nullptr, stream_override = -1, num_created = 0;
     host_signals.clear();
     host_waits();
 }
@@ -204,7 +204,7 @@ const Operation *Operations::at(const Access &access) const {
 }
 const Operation *Operations::unordered(const Access &access) const {
     const Operation *match = at(access);
-    return match && running && !running->is_after(*match) ? match : nullptr;
+    return match && running_operation && !running_operation->is_after(*match) ? match : nullptr;
 }
 
 // A launch
@@ -214,15 +214,17 @@ void Operations::add_unordered_regions(const Operation &op) {
 }
 bool Operations::begin_launch(const Launch *l, uintptr_t image, uint32_t &unordered_since) {
     unordered_regions.clear();
-    if (!running) return false;
-    if (l) running->is_launch = true, running->grid = l->grid, running->block = l->block, running->image = image;
-    bool any = false;
-    for (uint32_t s = 0; s < streams.size(); s++) any |= running->clock.of(s) < streams[s].count;
-    if (!any) return false;
-    any = false;
+    if (!running_operation) return false;
+    Operation &operation = *running_operation;
+    if (l) operation.is_launch = true, operation.grid = l->grid, operation.block = l->block, operation.image = image;
+    bool is_any_unordered = false;
+    for (uint32_t s = 0; s < streams.size(); s++)
+        is_any_unordered |= running_operation->clock.of(s) < streams[s].count;
+    if (!is_any_unordered) return false;
+    is_any_unordered = false;
     for (const Operation &op : pending)
-        if (!running->is_after(op) && !(op.is_launch && op.begin >= detector.launch_start)) {
-            any = true, add_unordered_regions(op);
+        if (!running_operation->is_after(op) && !(op.is_launch && op.begin >= detector.launch_start)) {
+            is_any_unordered = true, add_unordered_regions(op);
             if (op.is_launch) unordered_since = std::min(unordered_since, op.begin);
         }
     auto &regions = unordered_regions;
@@ -230,11 +232,11 @@ bool Operations::begin_launch(const Launch *l, uintptr_t image, uint32_t &unorde
         [](const UnorderedRegion &a, const UnorderedRegion &b) { return a.lo < b.lo; });
     for (size_t i = 1; i < regions.size(); i++)
         regions[i].max_end = std::max(regions[i].max_end, regions[i - 1].max_end);
-    return any;
+    return is_any_unordered;
 }
 bool Operations::acquire(const Access &flag_write, uint32_t &unordered_since) {
     const Operation *match = unordered(flag_write);
-    if (match) running->clock.join(match->clock), streams[running->stream].clock.join(match->clock);
+    if (match) running_operation->clock.join(match->clock), streams[running_operation->stream].clock.join(match->clock);
     return begin_launch(nullptr, 0, unordered_since);
 }
 // Returns whether the current thread has acquired the accesses of a copy, while launches run together.
@@ -312,23 +314,24 @@ Conflict Operations::conflict(const Region &region, const StreamClock &clock) co
 }
 void Operations::access(const void *p, size_t bytes, const char *verb) {
     const uintptr_t a = reinterpret_cast<uintptr_t>(p);
-    if (!running || !checks(racecheck) || !bytes || (!memory.holds(a) && is_pageable(p))) return;
+    if (!running_operation || !checks(racecheck) || !bytes || (!memory.holds(a) && is_pageable(p))) return;
     const Region region = {a, bytes, bytes, 1, verb[0] != 'r'};
-    if (const Conflict c = conflict(region, running->clock); c.operation) {
+    if (const Conflict c = conflict(region, running_operation->clock); c.operation) {
         const ElementName element = element_at(c.address);
         fail_at(Code::unordered_operations,
             {element.array(), element.index(), {"now", verb}, {"before", c.is_write ? "writes" : "reads"},
-                GRIDSTRIDE_OPERATION("second", *running), GRIDSTRIDE_OPERATION("first", *c.operation)},
-            nullptr, running->line);
+                GRIDSTRIDE_OPERATION("second", *running_operation), GRIDSTRIDE_OPERATION("first", *c.operation)},
+            nullptr, running_operation->line);
     }
-    running->add(region);
+    running_operation->add(region);
 }
 void Operations::host_access(uintptr_t a, size_t bytes, bool writes, bool is_atomic, void *pc) {
-    if (!running && device_count() > 1) run_queue(nullptr);
+    if (!running_operation && device_count() > 1) run_queue(nullptr);
     if (pending.empty() || !tracks_order() || !checks(racecheck)) return;
-    if (!running) acquire_host_signals();
+    if (!running_operation) acquire_host_signals();
     const Region region = {a, bytes, bytes, 1, writes};
-    if (const Conflict c = conflict(region, running ? running->clock : host_clock); c.operation && is_atomic)
+    const StreamClock &clock = running_operation ? running_operation->clock : host_clock;
+    if (const Conflict c = conflict(region, clock); c.operation && is_atomic)
         // the host has acquired a flag: the operation that wrote it, and those before that operation, happen before the
         // host's next accesses
         host_clock.join(c.operation->clock);
@@ -339,7 +342,7 @@ void Operations::host_access(uintptr_t a, size_t bytes, bool writes, bool is_ato
                 {"before", c.is_write ? "write" : "read"}, GRIDSTRIDE_OPERATION("first", *c.operation)},
             static_cast<char *>(pc) - 1, 0);
     }
-    if (running) running->add(region);
+    if (running_operation) running_operation->add(region);
 }
 Code Operations::phrase_code(const Operation &op) const {
     if (op.is_launch) return op.line ? Code::kernel_on : Code::kernel_in;
@@ -402,21 +405,21 @@ static uint32_t effective_stream(const void *stream) {
 }
 StreamOperation::StreamOperation(const char *name, const void *stream, int line, bool waits)
     : is_outermost(false), waits(waits) {
-    if (running && !running->name) running->name = name, running->line = line;
-    if (!tracks_order() || running) return;
+    if (running_operation && !running_operation->name) running_operation->name = name, running_operation->line = line;
+    if (!tracks_order() || running_operation) return;
     DeviceLock device_lock;
     if (stream_override < 0 && device_count() > 1) {
         const StreamClock before = operations.clock_of_stream(operations.stream_index(stream));
         run_queue(&before);
     }
-    running = &operations.begin(name, effective_stream(stream), line);
+    running_operation = &operations.begin(name, effective_stream(stream), line);
     is_outermost = true;
 }
 StreamOperation::~StreamOperation() {
-    if (!is_outermost || !running) return;
+    if (!is_outermost || !running_operation) return;
     DeviceLock device_lock;
-    operations.end(*running, waits && stream_override < 0);
-    running = nullptr;
+    operations.end(*running_operation, waits && stream_override < 0);
+    running_operation = nullptr;
 }
 StreamScope::StreamScope(const void *stream) : is_outermost(stream_override < 0 && tracks_order()) {
     if (!is_outermost) return;
@@ -438,7 +441,7 @@ template <class F> static void run_if_tracking_order(F f) {
 }
 // Calls `f` unless the call comes from a graph or a kernel, whose waits are not waits of the host.
 template <class F> static void run_if_host_call(F f) {
-    if (stream_override < 0 && !running) run_if_tracking_order(f);
+    if (stream_override < 0 && !running_operation) run_if_tracking_order(f);
 }
 int device_of_stream(const void *stream) {
     DeviceLock device_lock;

@@ -156,7 +156,7 @@ void Detector::atomic(
     if (writes && has_deferred_races) report_deferred_races(a, end);
     const uint32_t location = is_thread_scope ? access_location
         : atomic_bit | (scope == gridstride::Scope::block ? block_scope_bit : 0) | access_location |
-            (scope == gridstride::Scope::device && several_devices ? device_bit : 0);
+            (scope == gridstride::Scope::device && has_several_devices ? device_bit : 0);
     if (reads) access(a, bytes, false, location | (writes ? modify_bit : 0));
     if (writes) access(a, bytes, true, location);
     if (writes && synchronizes && (releases || any_acquired || !flags.empty()))
@@ -172,7 +172,7 @@ void Detector::volatile_access(const void *address, unsigned bytes, bool write, 
         access_location);
     const bool spins = !write && worker->is_spinning(address, bytes, access_location);
     if (spins || global || ++worker->num_spins % 64 == 0) yield();
-    if (write && several_devices) await_observers(address);
+    if (write && has_several_devices) await_observers(address);
     atomic(address, bytes, write ? Use::store : Use::load, gridstride::Scope::system, Order::relaxed,
         volatile_bit | access_location);
 }
@@ -202,7 +202,7 @@ bool Detector::strong_conflict(const Access &earlier, const Access &later, uintp
     bool later_writes) {
     const bool same_block = earlier.thread / max_threads == self / max_threads;
     if ((earlier.location | later.location) & block_scope_bit && !same_block) return true;
-    const bool is_any_of_device = several_devices && (is_of_device_scope(earlier) || is_of_device_scope(later));
+    const bool is_any_of_device = has_several_devices && (is_of_device_scope(earlier) || is_of_device_scope(later));
     if (is_any_of_device && !is_same_device(earlier.thread)) return true;
     if (earlier_writes && later_writes) {
         if (!(earlier.location & later.location & volatile_bit)) return false;

@@ -165,7 +165,8 @@ static void order_after_published(QueuedOperation &operation) {
     const RankExchange &e = operation.exchange;
     StreamClock before;
     for (const auto &[other, clock] : published)
-        if (other.board == e.board && other.channel == e.channel && other.number == e.number) before.join(clock);
+        if (other.board == e.board && other.channel == e.channel && other.sequence_number == e.sequence_number)
+            before.join(clock);
     for (QueuedOperation &later : queued)
         if (later.is_after(operation)) later.clock.join(before);
     operations.order_after(*operation.operation, before);
@@ -195,7 +196,7 @@ static void begin_queued_launch(QueuedOperation &operation, std::vector<RunningL
     const bool is_valid = (!operation.begin || operation.begin()) && prepare_launch(operation.launch);
     enable_checks(was_enabled);
     if (!is_valid) return end(operation);
-    if (detector.on) detector.begin_launch(operation.launch);
+    if (detector.is_enabled) detector.begin_launch(operation.launch);
     running.checks = detector.launch_checks();
     launches.push_back(&running);
 }

@@ -259,15 +259,16 @@ static int rank_of(const RankExchange &e, int slot) {
 }
 static ExchangeSlot &slot_of(const RankExchange &e, int slot) { return e.board->state->slots[e.channel][slot]; }
 static AnnouncedCall &call_of(const RankExchange &e, int slot) {
-    return slot_of(e, slot).calls[e.number % max_outstanding];
+    return slot_of(e, slot).calls[e.sequence_number % max_outstanding];
 }
 static uint64_t region_of(const RankExchange &e, int slot) {
     return (uint64_t(1 + e.channel * max_ranks + slot)) << 40;
 }
 static uint32_t num_finished_by_all(const RankExchange &e) {
-    uint32_t number = ~0u;
-    for (int slot = 0; slot < num_members(e); slot++) number = std::min(number, slot_of(e, slot).finished.load());
-    return number;
+    uint32_t num_finished = ~0u;
+    for (int slot = 0; slot < num_members(e); slot++)
+        num_finished = std::min(num_finished, slot_of(e, slot).finished.load());
+    return num_finished;
 }
 static bool agree(const AnnouncedCall &a, const AnnouncedCall &b, bool is_message) {
     return a.count == b.count && a.type == b.type &&
@@ -277,7 +278,7 @@ static bool agree(const AnnouncedCall &a, const AnnouncedCall &b, bool is_messag
 static int find_disagreement(const RankExchange &e) {
     const AnnouncedCall &own = call_of(e, e.slot);
     for (int slot = 0; slot < num_members(e); slot++)
-        if (slot_of(e, slot).announced >= e.number && !agree(own, call_of(e, slot), e.channel)) return slot;
+        if (slot_of(e, slot).announced >= e.sequence_number && !agree(own, call_of(e, slot), e.channel)) return slot;
     return -1;
 }
 static void begin_disagreement(const RankExchange &e, int other) {
@@ -291,15 +292,15 @@ static void begin_disagreement(const RankExchange &e, int other) {
 }
 bool announce(RankExchange &e, const ExchangeCall &call) {
     ExchangeSlot &slot = slot_of(e, e.slot);
-    e.number = slot.announced + 1;
+    e.sequence_number = slot.announced + 1;
     RankWatch watch;
-    for (RankExchange oldest = e; e.number > num_finished_by_all(e) + max_outstanding - 1;) {
-        oldest.number = e.number - max_outstanding + 1;
+    for (RankExchange oldest = e; e.sequence_number > num_finished_by_all(e) + max_outstanding - 1;) {
+        oldest.sequence_number = e.sequence_number - max_outstanding + 1;
         if (!may_wait(oldest, watch)) return false;
     }
     AnnouncedCall &entry = call_of(e, e.slot);
     entry = AnnouncedCall{call, 0};
-    slot.announced = e.number;
+    slot.announced = e.sequence_number;
     const int other = find_disagreement(e);
     if (other >= 0 && !is_launch_stopped()) begin_disagreement(e, other);
     return other < 0;
@@ -307,31 +308,31 @@ bool announce(RankExchange &e, const ExchangeCall &call) {
 void publish(const RankExchange &e, const void *data, size_t bytes) {
     ExchangeSlot &slot = slot_of(e, e.slot);
     AnnouncedCall &call = call_of(e, e.slot);
-    if (const uint32_t finished = num_finished_by_all(e); finished + 1 == e.number && slot.used) {
+    if (const uint32_t finished = num_finished_by_all(e); finished + 1 == e.sequence_number && slot.used) {
         discard_bytes(*e.board, region_of(e, e.slot), slot.used);
         slot.used = 0;
     }
     call.offset = slot.used, slot.used += (bytes + 4095) / 4096 * 4096;
     if (!write_bytes(*e.board, data, bytes, region_of(e, e.slot) + call.offset))
         fail(Code::no_addresses, {}, call.line);
-    slot.published = e.number;
+    slot.published = e.sequence_number;
 }
 uint32_t count_outstanding(const RankExchange &e) { return slot_of(e, e.slot).announced - slot_of(e, e.slot).finished; }
 bool is_announced_by_all(const RankExchange &e) {
     for (int slot = 0; slot < num_members(e); slot++)
-        if (slot_of(e, slot).announced < e.number) return false;
+        if (slot_of(e, slot).announced < e.sequence_number) return false;
     return true;
 }
 bool is_published(const RankExchange &e) {
     for (int slot = 0; slot < num_members(e); slot++)
-        if (slot_of(e, slot).published < e.number) return false;
+        if (slot_of(e, slot).published < e.sequence_number) return false;
     return true;
 }
 void read_published(const RankExchange &e, int slot, size_t offset, void *to, size_t bytes) {
     const uint64_t begin = region_of(e, slot) + call_of(e, slot).offset + offset;
     if (bytes && !read_bytes(*e.board, to, bytes, begin)) fail(Code::no_addresses, {}, call_of(e, e.slot).line);
 }
-void finish(const RankExchange &e) { slot_of(e, e.slot).finished = e.number; }
+void finish(const RankExchange &e) { slot_of(e, e.slot).finished = e.sequence_number; }
 
 // Waiting
 
@@ -342,7 +343,7 @@ struct MissingRanks {
     int count = 0, ranks[max_ranks], processes[max_ranks];         // a process that has left has a negative ID
     explicit MissingRanks(const RankExchange &e) : board(*e.board) {
         for (int slot = 0; slot < num_members(e); slot++)
-            if (slot_of(e, slot).published < e.number) add(rank_of(e, slot));
+            if (slot_of(e, slot).published < e.sequence_number) add(rank_of(e, slot));
     }
     explicit MissingRanks(const Board &new_board) : board(new_board) {
         for (int rank = 0; rank < board.state->num_ranks; rank++)
@@ -458,7 +459,7 @@ void synchronize_world(const char *call, int line) {
 
 // Device memory that processes share
 
-bool any_shared_memory = false;
+bool has_shared_memory = false;
 struct SharedMemory {
     SharedHeader *header;
     int fd;
@@ -483,8 +484,8 @@ static bool map_shared(Allocation &allocation, int fd) {
     void *const header = map_file(fd, header_bytes());
     if (!header || !map_file(fd, to - from, memory.base + from, off_t(header_bytes()))) return false;
     allocation.shared = new SharedMemory{static_cast<SharedHeader *>(header), fd};
-    allocation.uninitialized = false;                    // because other processes may write it
-    return any_shared_memory = add_sharer(*allocation.shared->header);
+    allocation.is_uninitialized = false;                 // because other processes may write it
+    return has_shared_memory = add_sharer(*allocation.shared->header);
 }
 static bool make_shared(Allocation &allocation) {
     const auto [from, to] = memory.span(allocation);
@@ -496,7 +497,7 @@ static bool make_shared(Allocation &allocation) {
 bool share_memory(const void *p, MemoryHandle &handle) {
     DeviceLock device_lock;
     Allocation *const allocation = memory.at(reinterpret_cast<uintptr_t>(p));
-    if (!allocation || !allocation->live || allocation->symbol) return false;
+    if (!allocation || !allocation->is_live || allocation->is_symbol) return false;
     if (!allocation->shared && !make_shared(*allocation)) return false;
     handle = {{allocation->shared->header->nonce, getpid(), allocation->shared->fd}, allocation->lo,
         allocation->hi - allocation->lo, uint32_t(allocation->itemsize), allocation->device};
@@ -506,7 +507,7 @@ void *open_shared(const MemoryHandle &handle) {
     DeviceLock device_lock;
     if (handle.file.process == getpid()) {
         const Allocation *const own = memory.at(handle.address);
-        const bool is_valid = own && own->live && own->shared && own->shared->header->nonce == handle.file.nonce;
+        const bool is_valid = own && own->is_live && own->shared && own->shared->header->nonce == handle.file.nonce;
         return is_valid ? reinterpret_cast<void *>(own->lo) : nullptr;
     }
     const int fd = open_file(handle.file);
@@ -519,7 +520,7 @@ void *open_shared(const MemoryHandle &handle) {
 bool close_shared(void *p) {
     DeviceLock device_lock;
     const Allocation *const allocation = memory.at(reinterpret_cast<uintptr_t>(p));
-    if (!allocation || !allocation->live || !allocation->shared) return false;
+    if (!allocation || !allocation->is_live || !allocation->shared) return false;
     return allocation->shared->header->sharers[0] == getpid() || device_free(p);
 }
 void release_shared(Allocation &allocation) {
@@ -549,7 +550,7 @@ void set_pool(const void *p, uint64_t id) {
 uint64_t pool_of(const void *p) {
     DeviceLock device_lock;
     const Allocation *const allocation = memory.at(reinterpret_cast<uintptr_t>(p));
-    return allocation && allocation->live ? allocation->pool : 0;
+    return allocation && allocation->is_live ? allocation->pool : 0;
 }
 static SharedHeader *header_at(const void *address) {
     const Allocation *const allocation = memory.at(reinterpret_cast<uintptr_t>(address));
@@ -566,7 +567,7 @@ void unlock_shared(const void *address) {
 }
 void unlock_all_shared() {
     for (Allocation &allocation : memory.allocations)
-        if (int own = getpid(); allocation.live && allocation.shared)
+        if (int own = getpid(); allocation.is_live && allocation.shared)
             allocation.shared->header->lock.compare_exchange_strong(own, 0);
 }
 std::vector<int> sharers_of(const void *address) {

@@ -38,7 +38,7 @@ struct SharedHeader {
     std::atomic<int> lock;             // the ID of the process that executes an atomic operation; 0: none
     std::atomic<int> sharers[max_sharers + 1];         // IDs of processes: the owner, and those that have opened it
 };
-extern bool any_shared_memory;
+extern bool has_shared_memory;
 void lock_shared(const void *address); // for an atomic operation; does nothing for other memory
 void unlock_shared(const void *address);
 void unlock_all_shared();              // after a launch has been stopped

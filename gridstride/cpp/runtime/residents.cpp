@@ -32,7 +32,7 @@ constexpr uint64_t num_sms = 132;              // of an H100
 static std::atomic<uint64_t> progress{0};       // counts blocks that began or ended
 
 bool Detector::is_same_device(uint32_t thread) const {
-    return !several_devices || device_of_block(thread / max_threads) == int(device);
+    return !has_several_devices || device_of_block(thread / max_threads) == int(device);
 }
 uint64_t blocks_of(const Launch &l) { return uint64_t(l.grid.x) * l.grid.y * l.grid.z; }
 int resident_blocks_per_sm(int threads, size_t shared) {
@@ -66,7 +66,7 @@ Canceled cancel_block() {
 // so that others should run.
 bool Worker::is_spinning(const void *address, unsigned bytes, uint32_t location) {
     if (!has_polled) memset(static_cast<void *>(polls), 0, sizeof *polls * size_t(num_threads)), has_polled = true;
-    Poll &poll = polls[rank[current]];
+    Poll &poll = polls[rank[current_slot]];
     if (poll.address != address) {
         poll = {address, 0, 0, 0, location};
         record_progress();
@@ -75,7 +75,7 @@ bool Worker::is_spinning(const void *address, unsigned bytes, uint32_t location)
     const uintptr_t a = reinterpret_cast<uintptr_t>(address);
     const Allocation *allocation = memory.at(a);
     const size_t shared_offset = a - reinterpret_cast<uintptr_t>(shared);
-    if (allocation ? !allocation->live || a < allocation->lo || a + bytes > allocation->hi
+    if (allocation ? !allocation->is_live || a < allocation->lo || a + bytes > allocation->hi
         : shared_offset > shared_cap - bytes)
         return false;
     uint64_t value = 0;
@@ -102,7 +102,7 @@ void Worker::suspend_block(Fiber &self) {
 // Returns whether the suspended block can make progress: a condition holds, or a polled value has changed.
 bool Worker::can_progress() const {
     if (waits_only_for_grid()) return false;
-    for (int i = 0; i < next; i++) {
+    for (int i = 0; i < num_started; i++) {
         const Poll &poll = polls[rank[i]];
         if (state[i] == on_condition && condition[rank[i]].ready(condition[rank[i]].arg)) return true;
         if (has_polled && state[i] == ready && poll.bytes && memcmp(poll.address, &poll.value, poll.bytes)) return true;
@@ -171,7 +171,7 @@ private:
     size_t bytes_at_file_scope(const Launch &l) const {
         Dl_info info;
         if (root.file_scopes.empty()) return 0;
-        if (detector.on && !from_queue) return root.file_scopes[detector.image.base].used;
+        if (detector.is_enabled && !from_queue) return root.file_scopes[detector.image.base].used;
         return dladdr(reinterpret_cast<const void *>(l.thread), &info)
                    ? root.file_scopes[reinterpret_cast<uintptr_t>(info.dli_fbase)].used
                    : 0;
@@ -232,7 +232,7 @@ private:
         for (size_t i = 0; i < leader.blocks(); i++) {
             Worker &block = *(worker = leader.block_at(i));
             detector.enter(block);
-            if ((from_queue || &block != &root) && detector.on) detector.discard_arrays();
+            if ((from_queue || &block != &root) && detector.is_enabled) detector.discard_arrays();
             block.running_launch = &running, block.first_block = running.first_block;
             block.prepare_threads(l, seed, options.order);
         }
@@ -241,7 +241,7 @@ private:
     void enter_launch(RunningLaunch &running) const {
         blockDim = running.launch->block, gridDim = running.launch->grid;
         enter_operation(running);
-        if (detector.on) detector.enter_launch(running.checks, uint32_t(running.device));
+        if (detector.is_enabled) detector.enter_launch(running.checks, uint32_t(running.device));
     }
 
     // Begins a cluster of the next launch that has clusters left and resources for another resident one; returns
@@ -273,7 +273,7 @@ private:
     }
     // Runs a cluster until it ends or is suspended; returns whether it has ended.
     bool run_cluster(Worker &leader) {
-        switch_fiber(root.main, *leader.running_block->fiber[leader.running_block->current]);
+        switch_fiber(root.main, *leader.running_block->fiber[leader.running_block->current_slot]);
         const bool ended = leader.end_block();
         leader.running_launch->static_shared = leader.shared_static;
         if (ended) free_leaders.push_back(&leader), progress++;
@@ -283,7 +283,7 @@ private:
     }
     void record_cluster_end(RunningLaunch &running) {
         if (++running.num_ended < running.num_clusters) return;
-        if (detector.on) running.released.acquired.join(all_threads_of(running));
+        if (detector.is_enabled) running.released.acquired.join(all_threads_of(running));
         launches.erase(std::find(launches.begin(), launches.end(), &running));
         for (Worker *leader : cluster_leaders())
             if (leader->running_launch == &running) leader->running_launch = nullptr;
@@ -328,8 +328,8 @@ private:
             block->wake();
             const void *first_ready = memchr(block->state, ready, size_t(block->num_threads));
             if (!first_ready) continue;
-            if (block->state[block->current] != ready)
-                block->current = int(static_cast<const uint8_t *>(first_ready) - block->state);
+            if (block->state[block->current_slot] != ready)
+                block->current_slot = int(static_cast<const uint8_t *>(first_ready) - block->state);
             leader.running_block = block;
             break;
         }
@@ -338,7 +338,7 @@ private:
         detector.enter(block);
         worker = &block;
         blockIdx = block.block_index;
-        threadIdx = block.index[block.rank[block.current]];
+        threadIdx = block.index[block.rank[block.current_slot]];
         detector.begin_thread(block);
         return run_cluster(leader);
     }
@@ -346,7 +346,7 @@ private:
     void handle_no_progress(uint64_t num_idle) {
         if (os_threads > 1) return void(sched_yield());
         if (from_queue && add_launches(true)) return;
-        if (any_shared_memory && may_wait_for_processes()) return;
+        if (has_shared_memory && may_wait_for_processes()) return;
         Worker &leader = *suspended_leaders.back();
         if (can_any_resume()) {
             const auto has_more = [](const RunningLaunch *l) { return l->num_begun < l->num_clusters; };
@@ -416,7 +416,7 @@ private:
         if (claim_finding(Code::not_resident, {{"resident", num_resident * leader.blocks()},
                                                  {"blocks", blocks_of(*leader.launch)}})) {
             set_thread_of_finding(block);
-            detector.set_line({0, 0, block.polls[block.rank[block.current]].location}, current_finding.location);
+            detector.set_line({0, 0, block.polls[block.rank[block.current_slot]].location}, current_finding.location);
         }
         end_launch();
     }
@@ -451,15 +451,15 @@ private:
     }
     PollDescription describe_poll(Worker &block) const {
         PollDescription wait = {};
-        const Poll &poll = block.polls[block.rank[block.current]];
+        const Poll &poll = block.polls[block.rank[block.current_slot]];
         const uintptr_t address = reinterpret_cast<uintptr_t>(poll.address);
-        if (detector.on) {
+        if (detector.is_enabled) {
             const Allocation *allocation = memory.at(address);
             wait.element = detector.element_name(address, allocation ? 0 : detector.shared_cell(address).owner,
                 allocation);
         }
         detector.set_line({0, 0, poll.location}, wait.location);
-        set_thread(block, block.rank[block.current], block.block, wait.location);
+        set_thread(block, block.rank[block.current_slot], block.block, wait.location);
         return wait;
     }
     Worker &polling_block(const RunningLaunch *excluded) const {
@@ -481,7 +481,7 @@ private:
     static void select_poll(Worker &block) {
         for (int slot = 0; slot < block.num_threads && block.has_polled; slot++)
             if (block.state[slot] == ready && block.polls[block.rank[slot]].repeats) {
-                block.current = slot;
+                block.current_slot = slot;
                 return;
             }
     }
@@ -493,7 +493,7 @@ static std::vector<Worker *> *suspended_queue_leaders = nullptr;
 // Returns whether a thread of a suspended block polls this address, whose value has changed since its last load.
 static bool is_change_unobserved(const void *address) {
     const auto awaits_change = [address](const Worker &block) {
-        for (int slot = 0; slot < block.next && block.has_polled; slot++) {
+        for (int slot = 0; slot < block.num_started && block.has_polled; slot++) {
             const Poll &poll = block.polls[block.rank[slot]];
             if (poll.address == address && block.state[slot] == ready && poll.bytes &&
                 memcmp(address, &poll.value, poll.bytes))
@@ -510,7 +510,7 @@ void await_observers(const void *address) {
     if (!suspended_queue_leaders) return;
     for (int i = 0; i < 100 && is_change_unobserved(address); i++) {
         Worker &w = *worker;
-        if (w.next == w.num_threads) w.suspend_block(*w.fiber[w.current]);
+        if (w.num_started == w.num_threads) w.suspend_block(*w.fiber[w.current_slot]);
         else yield();
     }
 }
@@ -521,7 +521,7 @@ static void discard_blocks() {
         std::vector<Worker *> blocks = leader->peers;
         blocks.push_back(leader);
         for (Worker *block : blocks) {
-            block->running = false;
+            block->is_running = false;
             block->signal = block->deferred_signals = 0;
             block->idle_fibers.clear();
             for (int i = 0; i < block->fiber_count; i++) block->idle_fibers.push_back(&block->fibers[i]);
@@ -536,7 +536,7 @@ static void find_thread_of_fault(Worker &root, Worker &block) {
     block.signal = 0, block.reruns_after_fault = true;
     completes(root.escape, false, [&] {
         block.begin_single_block(block.block);
-        switch_fiber(root.main, *block.fiber[block.current]);
+        switch_fiber(root.main, *block.fiber[block.current_slot]);
     });
     block.reruns_after_fault = false;
     if (!block.signal) block.signal = signal_number, block.is_thread_unknown = true;

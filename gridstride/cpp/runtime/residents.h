@@ -16,7 +16,7 @@ struct RunningLaunch {
     uint64_t num_clusters = 0;             // clusters in the grid, or blocks without clusters
     std::atomic<uint64_t> num_begun{0};    // clusters that have begun
     uint64_t num_ended = 0;                // clusters that have ended; counted only if launches run together
-    std::atomic<uint64_t> arrived{0};      // threads that have arrived at the grid barrier
+    std::atomic<uint64_t> num_arrived{0};  // threads that have arrived at the grid barrier
     std::atomic<uint32_t> phase{0};        // the phase of the grid barrier
     size_t static_shared = 0, file_scope_bytes = 0;
     void *operation = nullptr;             // its operation in the queue; null if it runs alone

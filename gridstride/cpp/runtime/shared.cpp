@@ -68,11 +68,11 @@ void *shared_at_file_scope(const char *name, const Shape &shape) {
 }
 void *shared_dynamic(const char *name, const Shape &shape) {
     Worker &w = this_worker();
-    if (!w.running || !w.has_declared_dynamic) {
+    if (!w.is_running || !w.has_declared_dynamic) {
         FileScope &scope = file_scope(w, __builtin_return_address(0));
-        if (!w.running) scope.dynamic.clear();
+        if (!w.is_running) scope.dynamic.clear();
         if (scope.dynamic.empty()) scope.dynamic.emplace_back(name, 0, shape);
-        if (w.running) w.has_declared_dynamic = true, w.dynamic(name, shape);
+        if (w.is_running) w.has_declared_dynamic = true, w.dynamic(name, shape);
     }
     return w.shared;
 }
@@ -93,7 +93,7 @@ void must_be_aligned(const void *p, unsigned bytes, const char *operation, int l
     if (reinterpret_cast<uintptr_t>(p) % bytes) detector.report_misaligned_operand(p, bytes, operation, line);
 }
 void report_access(const void *p, unsigned bytes, bool write, int line) {
-    if (!detector.on) return;
+    if (!detector.is_enabled) return;
     const uintptr_t a = reinterpret_cast<uintptr_t>(p);
     const uint32_t location = line_bit | uint32_t(line);
     if (!detector.fast_shared_accesses(a - detector.shared_base, bytes, write, location))
@@ -102,7 +102,7 @@ void report_access(const void *p, unsigned bytes, bool write, int line) {
 void Worker::dynamic(const char *name, const Shape &shape) {
     const size_t num_elements = shape.itemsize ? launch->shared / shape.itemsize : 0;
     const Shape array_shape = {launch->shared, shape.itemsize, 1, {num_elements, 0, 0, 0}};
-    if (!array_shape.bytes || !detector.on) return;
+    if (!array_shape.bytes || !detector.is_enabled) return;
     if (dynamic_array) {
         arrays[dynamic_array - 1] = SharedArray(name, 0, array_shape);
         return;

@@ -130,11 +130,11 @@ static bool quotient_overflows(void *) { return false; }
 
 // The OS threads that receive SIGUSR2 after the time limit or Ctrl-C
 static std::mutex watched_lock;
-static std::vector<pthread_t> watched;
-static Image kernel_image;                       // the image of the kernel's module
+static std::vector<pthread_t> watched_threads;
+static LoadedImage kernel_image;                 // the image of the kernel's module
 static double deadline = 0;                 // of the current launch, in seconds_now(); 0: none
 static bool is_watch_running = false;
-static std::atomic<double> thread_ended = 0;     // when a finding ended a thread of host code; 0: never
+static std::atomic<double> thread_end_time = 0;  // when a finding ended a thread of host code; 0: never
 constexpr int thread_end_signal = SIGABRT;       // the `ending_signal` of that finding
 
 double seconds_now() {
@@ -142,12 +142,12 @@ double seconds_now() {
     clock_gettime(CLOCK_MONOTONIC, &now);
     return double(now.tv_sec) + now.tv_nsec * 1e-9;
 }
-void end_host_code_later() { thread_ended = seconds_now(); }
+void end_host_code_later() { thread_end_time = seconds_now(); }
 static void raise_ending_signal() {
     int no_signal = 0;                                    // Ctrl-C may come first
     if (deadline && seconds_now() > deadline) ending_signal.compare_exchange_strong(no_signal, SIGUSR2);
     no_signal = 0;
-    if (thread_ended && seconds_now() > thread_ended + 1 && running_calls == 1)
+    if (thread_end_time && seconds_now() > thread_end_time + 1 && running_calls == 1)
         ending_signal.compare_exchange_strong(no_signal, thread_end_signal);
 }
 static void *watch_loop(void *) {
@@ -155,7 +155,7 @@ static void *watch_loop(void *) {
         watched_lock.lock();
         raise_ending_signal();
         if (ending_signal)
-            for (pthread_t thread : watched) pthread_kill(thread, SIGUSR2);
+            for (pthread_t thread : watched_threads) pthread_kill(thread, SIGUSR2);
         watched_lock.unlock();
         // the signal is repeated until the handler runs at a point where the launch can be ended
         usleep(ending_signal ? 1000 : 50000);
@@ -163,7 +163,7 @@ static void *watch_loop(void *) {
     return nullptr;
 }
 void start_time_limit(const Launch &l) {
-    const Image image = image_of(reinterpret_cast<void *>(l.thread));
+    const LoadedImage image = image_of(reinterpret_cast<void *>(l.thread));
     watched_lock.lock();
     kernel_image = image;
     deadline = seconds_now() + options.seconds;
@@ -177,11 +177,11 @@ void clear_time_limit() {
 }
 void set_interruptible(bool is_interruptible) {
     watched_lock.lock();
-    if (is_interruptible) watched.push_back(pthread_self());
+    if (is_interruptible) watched_threads.push_back(pthread_self());
     else
-        for (size_t i = 0; i < watched.size(); i++)
-            if (pthread_equal(watched[i], pthread_self())) {
-                watched.erase(watched.begin() + long(i));
+        for (size_t i = 0; i < watched_threads.size(); i++)
+            if (pthread_equal(watched_threads[i], pthread_self())) {
+                watched_threads.erase(watched_threads.begin() + long(i));
                 break;
             }
     watched_lock.unlock();
@@ -213,7 +213,7 @@ static void *caller_in_kernel(const Worker &w) {
 static bool has_corrupt_return([[maybe_unused]] const Worker &w, [[maybe_unused]] void *fault) {
 #if defined(__x86_64__) && !defined(__APPLE__)
     const unsigned char *pc = static_cast<const unsigned char *>(w.pc);
-    const size_t stack_offset = size_t(reinterpret_cast<char *>(w.sp) - w.fiber[w.current]->stack);
+    const size_t stack_offset = size_t(reinterpret_cast<char *>(w.sp) - w.fiber[w.current_slot]->stack);
     if (stack_offset > stack_bytes - sizeof *w.sp) return false;
     if (pc && pc == fault) return !is_user_code(*w.sp);          // after a call, the return address would be there
     return !fault && is_user_code(pc) && (*pc == 0xc3 || (*pc == 0xf3 && pc[1] == 0xc3));     // ret
@@ -229,7 +229,7 @@ static void *caller_of_invalid_address([[maybe_unused]] const Worker &w, [[maybe
     if (w.pc != fault || !fault) return nullptr;
     if (void *caller = strip_pointer_authentication(w.link); caller &&
         is_user_code(caller)) return static_cast<char *>(caller) - 1;
-    const size_t stack_offset = size_t(reinterpret_cast<char *>(w.sp) - w.fiber[w.current]->stack);
+    const size_t stack_offset = size_t(reinterpret_cast<char *>(w.sp) - w.fiber[w.current_slot]->stack);
     const bool has_return_address = w.sp && stack_offset < stack_bytes - 8;
     return has_return_address && is_user_code(*w.sp) ? static_cast<char *>(*w.sp) - 1 : nullptr;
 #endif
@@ -340,7 +340,7 @@ static void on_signal(int sig, siginfo_t *info, void *context) {
         return;
     }
     Worker *w = worker;
-    if (w && w->running) {
+    if (w && w->is_running) {
         if (sig == SIGUSR2 && !may_end_launch(*w, program_counter(context))) return;
         // reading a corrupt stack may raise another signal here; the first one is kept
         if (!w->signal) store_signal(*w, sig, info->si_addr, context);
@@ -373,7 +373,7 @@ static void count_handler_user(bool installs) {
         action.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_NODEFER | SA_RESTART;
         sigaction(handled_signals[i], &action, &previous_actions[i]);
     }
-    if (installs) ending_signal = 0, thread_ended = 0;
+    if (installs) ending_signal = 0, thread_end_time = 0;
     if (installs && !is_watch_running) {
         is_watch_running = true;
         pthread_t thread;
@@ -395,7 +395,8 @@ void fork_signals(Fork phase) {
     num_handler_users = num_handler_users_of_thread;
     ending_signal = 0, deadline = 0, is_watch_running = false;
     const auto is_other = [](pthread_t t) { return !pthread_equal(t, pthread_self()); };
-    watched.erase(std::remove_if(watched.begin(), watched.end(), is_other), watched.end());
+    watched_threads.erase(std::remove_if(watched_threads.begin(), watched_threads.end(), is_other),
+        watched_threads.end());
 }
 
 static void report_memory_fault(Worker &w);
@@ -421,14 +422,14 @@ static void report_time_limit(Worker &w) {
     char seconds[32];
     snprintf(seconds, sizeof seconds, "%g", options.seconds);
     if (!claim_finding(Code::time_limit, {{"seconds", static_cast<const char *>(seconds)}})) return;
-    const int rank = w.rank[w.current];
+    const int rank = w.rank[w.current_slot];
     const bool has_polled_address = w.has_polled && w.polls[rank].address,
                waits = has_polled_address && w.polls[rank].repeats >= 4 && !is_user_code(w.pc);
     locate_finding(waits ? nullptr : user_pc(w), 0);
     // a stub has no line; use its caller
     if (!waits && !current_finding.location.line) locate(user_pc(w, false), current_finding.location);
     if (current_finding.location.line) return;
-    if (w.state[w.current] != ready) set_source_line(current_finding.location, w.line[rank]);
+    if (w.state[w.current_slot] != ready) set_source_line(current_finding.location, w.line[rank]);
     else if (has_polled_address) detector.set_line({0, 0, w.polls[rank].location}, current_finding.location);
 }
 
@@ -472,7 +473,7 @@ static void report_memory_fault(Worker &w) {
         return report(Code::host_symbol, {{"array", allocation->name_or_default()}}, w.pc, 0);
     const Allocation *allocation = memory.nearest(address);
     if (!allocation) return report(Code::fault_no_array, {access, {"address", address}}, w.pc, 0);
-    if (!allocation->live) return report(Code::fault_freed, {access, {"array", allocation->name_or_default()}}, w.pc,
+    if (!allocation->is_live) return report(Code::fault_freed, {access, {"array", allocation->name_or_default()}}, w.pc,
         0);
     const long long index = allocation->index_of(address), size = allocation->index_of(allocation->hi);
     report(Code::fault_outside,

@@ -16,7 +16,7 @@ void end_if_interrupted(const void *caller);   // ends host code after Ctrl-C
 void end_host_code_later();
 // The host code that Python has called in this OS thread, and where Ctrl-C has interrupted it
 struct HostCode {
-    Image image;
+    LoadedImage image;
     int lock_depth, deferred_signals;
     const void *volatile interrupted_at;
 };

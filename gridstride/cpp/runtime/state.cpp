@@ -32,9 +32,9 @@ int sticky_error = 0;
 void handle_assertions(bool on) { handles_assertions = on; }
 int error_after_waiting() { return sticky_error; }
 thread_local bool host_accesses_device = false;
-bool several_os_threads = false;
+bool has_several_os_threads = false;
 
-bool forked = false;
+bool is_forked = false;
 thread_local volatile int signals_deferred = 0;
 void set_in_python(bool on) {
     signals_deferred = signals_deferred + (on ? 1 : -1);
@@ -69,8 +69,8 @@ void fork_state(Fork phase) {
     if (phase != Fork::child) return;
     new (&device_mutex) std::timed_mutex;
     if (lock_depth) device_mutex.lock();
-    else if (!was_locked && detector.on) detector.abandon();
-    forked = true, several_os_threads = false;
+    else if (!was_locked && detector.is_enabled) detector.abandon();
+    is_forked = true, has_several_os_threads = false;
     if (!lock_depth) stops_launch = false;
 }
 #ifdef GRIDSTRIDE_ELF

@@ -21,8 +21,8 @@ extern thread_local int error_code;    // the error that cudaGetLastError return
 extern bool handles_assertions;        // whether the program handles cudaErrorAssert
 extern int sticky_error;              // the error that all later calls return; 0: none
 extern thread_local bool host_accesses_device; // whether a host library function that may access device memory runs
-extern bool several_os_threads;        // whether several OS threads run a launch
-extern bool forked;                    // whether this process is a forked child
+extern bool has_several_os_threads;    // whether several OS threads run a launch
+extern bool is_forked;                 // whether this process is a forked child
 // if > 0, Python code runs or a lock of the emulator is held, so no signal may end host code
 extern thread_local volatile int signals_deferred;
 

@@ -21,12 +21,12 @@ static bool has_returned(const Worker &w, int rank, int barrier) {
 }
 
 void warn_about_returned_thread(Worker &w, int line, int num_arrived, int returned_rank) {
-    if (detector.on && checks(synccheck))
+    if (detector.is_enabled && checks(synccheck))
         begin_warning(Code::returned, line, {{"here", num_arrived}, {"threads", w.num_threads},
             thread_field(w, returned_rank)});
 }
 void check_barrier(Worker &w) {
-    if (!detector.on || !checks(synccheck)) return;
+    if (!detector.is_enabled || !checks(synccheck)) return;
     int num_arrived = 0, first_rank = -1, other_rank = -1, returned_rank = -1;
     for (int i = 0; i < w.num_threads; i++)
         if (w.state[w.slot[i]] == at_barrier) {
@@ -64,12 +64,12 @@ static int rank_at_most_common_line(const Worker &w, int warp) {
 // Lets a waiting thread report the finding, because its call stack has the line in the kernel.
 [[noreturn]] void Worker::report_from_thread(int thread_rank) {
     worker = this;
-    current = slot[thread_rank], reports_wait = true;
-    if (!is_on_stack(*fiber[current])) switch_fiber(root->main, *fiber[current]);
+    current_slot = slot[thread_rank], reports_wait = true;
+    if (!is_on_stack(*fiber[current_slot])) switch_fiber(root->main, *fiber[current_slot]);
     report_wait_location();
 }
 void Worker::report_wait_location() {
-    locate_finding(nullptr, line[rank[current]]);
+    locate_finding(nullptr, line[rank[current_slot]]);
     end_launch();
 }
 void Worker::report_condition_deadlock(int thread_rank) {
@@ -107,11 +107,11 @@ void Worker::report_deadlock() {
     report_condition_deadlock(waiting_rank);
 }
 void Worker::report_warp_deadlock(int new_slot) {
-    current = new_slot;
+    current_slot = new_slot;
     if (warps[rank[new_slot] / 32].operation[rank[new_slot] % 32] != collective_operation)
         report_mask_deadlock(rank[new_slot]);
-    current = slot[rank_at_most_common_line(*this, rank[new_slot] / 32)];
-    report_collective_deadlock(rank[current]);
+    current_slot = slot[rank_at_most_common_line(*this, rank[new_slot] / 32)];
+    report_collective_deadlock(rank[current_slot]);
 }
 // Reports an operation that all lanes of a warp must execute, but that not all of them reach.
 void Worker::report_collective_deadlock(int thread_rank) {
@@ -159,6 +159,6 @@ void Worker::report_mask_deadlock(int thread_rank) {
 }
 
 void report_wrong_mask(Worker &w, unsigned mask, int line) {
-    fail(Code::caller_not_in_mask, {{"lane", w.rank[w.current] % 32}, {"mask", mask}}, line);
+    fail(Code::caller_not_in_mask, {{"lane", w.rank[w.current_slot] % 32}, {"mask", mask}}, line);
 }
 }

@@ -209,7 +209,7 @@ static uint32_t narrow_bits(const char *p, int i, int bits) {
 }
 // Checks and records the reads of an operand's rows.
 static void record_operand(Worker &block, const Operand &o, int rows, int row_elements, const char *name, int line) {
-    if (!detector.on) return;
+    if (!detector.is_enabled) return;
     TensorPipe &pipe = current_pipe();
     const OperandRead read = {&pipe, pipe.commits(), detector.now, async_proxy_location(line)};
     const int step = 16 / o.size;
@@ -276,7 +276,7 @@ static uint32_t store_d(const Mma &p, double accumulator) {
 static double scale_at(Worker &block, const Mma &p, uint32_t address, int index, int i, int first_byte, int quarter,
     int line) {
     const uint32_t lane = uint32_t(quarter * 32 + index % 32), column = (address & 0xffff) + uint32_t(index / 32);
-    if (detector.on && i == 0) check_tensor_written(block, lane, column, line, true);
+    if (detector.is_enabled && i == 0) check_tensor_written(block, lane, column, line, true);
     const uint32_t word = tensor_memory_of(block).words[column][lane];
     return decode_fast(p.scale, word >> (first_byte + i / p.block) * 8 & 0xff);
 }
@@ -290,10 +290,10 @@ static uint32_t metadata_of(Worker &block, const Mma &p, int row, int group, int
     const int lane = is_f16 ? row / 16 * 16 + group / 4 * 8 + row % 8 : row,
               bit = is_f16 ? row / 8 % 2 * 16 + group % 4 * 4 : group % 8 * 4;
     const uint32_t column = first_metadata_column(p) + uint32_t(is_f16 ? 0 : group / 8);
-    if (detector.on && group % 4 == 0) check_tensor_written(block, uint32_t(lane), column, line, true);
+    if (detector.is_enabled && group % 4 == 0) check_tensor_written(block, uint32_t(lane), column, line, true);
     const uint32_t word = tensor_memory_of(block).words[column][lane], indices = word >> bit & 15,
                    first = indices & 3, second = indices >> 2;
-    if (detector.on && checks(memcheck) && first >= second && indices != 6)     // the specification allows 0b0110
+    if (detector.is_enabled && checks(memcheck) && first >= second && indices != 6) // the specification allows 0b0110
         fail(Code::metadata,
             {{"operation", "tcgen05.mma.sp"}, {"lane", lane}, {"word", word}, {"group", bit / 4}, {"first", first},
                 {"second", second}, {"row", row}, {"column", group * 4}, {"last", group * 4 + 3}},
@@ -322,7 +322,8 @@ static void load_a(Worker &block, const Mma &p, int rows, int line) {
         for (int row = 0; row < rows; row++)
             for (int i = 0; i < p.stored_k; i++) {
                 const uint32_t at = column + uint32_t(i / per_word);
-                if (detector.on && i % per_word == 0) check_tensor_written(block, uint32_t(row), at, line, true);
+                if (detector.is_enabled && i % per_word == 0)
+                    check_tensor_written(block, uint32_t(row), at, line, true);
                 const uint32_t word = tensor_memory_of(block).words[at][row];
                 a_values[row][i] = p.a_sign * decode_fast(p.a, word >> i % per_word * (32 / per_word));
             }
@@ -369,7 +370,7 @@ static void multiply_block(Worker &block, const Mma &p, int rows, int line) {
             position_in_d(p, row, c, lane, column);
             accumulators[c] = 0;
             if (!call.accumulates) continue;
-            if (detector.on) check_tensor_written(block, base_lane + lane, base_column + column, line, true);
+            if (detector.is_enabled) check_tensor_written(block, base_lane + lane, base_column + column, line, true);
             accumulators[c] = ldexp(load_d(p, tensor.words[base_column + column][base_lane + lane]), -call.d_scale);
         }
         for (int i = 0; i < p.k; i++) {
@@ -407,7 +408,7 @@ static void check_tensor_use(Worker &block, const Mma &p, int rows, int line) {
         check_tensor_range(block, 0, 128, call.a_scales & 0xffff, sfa_columns, "tcgen05.mma", line);
         check_tensor_range(block, 0, 128, call.b_scales & 0xffff, sfb_columns, "tcgen05.mma", line);
     }
-    if (!detector.on) return;
+    if (!detector.is_enabled) return;
     TensorMemory &tensor = tensor_memory_of(block);
     const uint32_t shape = uint32_t(call.is_weight_stationary) << 30 | uint32_t(call.is_sparse) << 29 |
                            uint32_t(p.m) << 16 | uint32_t(p.n) << 4 | uint32_t(call.kind);
@@ -479,7 +480,7 @@ void tmem_copy(int cta_group, TensorCopyShape shape, uint32_t address, uint64_t 
                 tensor.written[base_column + uint32_t(column)][lane / 64] |= uint64_t(1) << lane % 64;
             }
         };
-        if (detector.on) {
+        if (detector.is_enabled) {
             const size_t index = add_tensor_access(tensor, TensorAccess::copy, cta_group, 0, line);
             const TensorRange range = {base_column, uint32_t(l.columns), shape == TensorCopyShape::c4x256b ? 0x55u
                 : 0xffu, false, true};
@@ -513,7 +514,7 @@ void tmem_shift(int cta_group, uint32_t address, int line) {
             fail(Code::tensor_outside, {{"operation", "tcgen05.shift"}, {"lane", lane}, {"column", column}}, line);
         check_tensor_range(block, lane, 32, column, 8, "tcgen05.shift", line);
         TensorMemory &tensor = tensor_memory_of(block);
-        if (detector.on) {
+        if (detector.is_enabled) {
             const size_t index = add_tensor_access(tensor, TensorAccess::shift, cta_group, 0, line);
             const TensorRange range = {column, 8, 3u << lane / lanes_of_cell, true, true};
             check_tensor_order(block, TensorAccess(tensor.accesses[index]), range);
@@ -533,7 +534,7 @@ void tmem_commit(int cta_group, uint32_t address, uint32_t blocks, int line) {
     pipe.lines.push_back(0);
     const auto arrive = [&](uint32_t at) {
         Barrier &b = barrier_at(at, "tcgen05.commit", line);
-        if (detector.on && checks(fencecheck) && !b.is_fenced) fail(Code::barrier_not_visible, {}, line);
+        if (detector.is_enabled && checks(fencecheck) && !b.is_fenced) fail(Code::barrier_not_visible, {}, line);
         b.commits.push_back(commit);
         mbarrier_arrive(at, 1, line);
     };

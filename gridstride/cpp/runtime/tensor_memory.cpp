@@ -30,7 +30,7 @@ void set_tensor_group(Worker &w, int cta_group, const char *operation, int line)
     TensorMemory &memory_of_block = tensor_memory_of(w);
     if (cta_group == 2) pair_of(w, operation, line);
     if (!memory_of_block.cta_group) memory_of_block.cta_group = cta_group, memory_of_block.group_line = line;
-    if (memory_of_block.cta_group == cta_group || !detector.on || !checks(memcheck)) return;
+    if (memory_of_block.cta_group == cta_group || !detector.is_enabled || !checks(memcheck)) return;
     const Access other = {detector.self, 0, line_bit | uint32_t(memory_of_block.group_line)};
     detector.report_finding(Code::tensor_groups,
         {{"operation", operation}, {"group", cta_group}, {"other_group", memory_of_block.cta_group}},
@@ -84,7 +84,7 @@ static void check_columns(uint32_t columns, const char *operation, int line) {
 static void begin_request(void *const *lanes) {
     const auto &first = *static_cast<TensorRequest *>(lanes[0]);
     TensorMemory &tensor = tensor_memory_of(*worker);
-    if (tensor.relinquish_line && detector.on && checks(memcheck)) {
+    if (tensor.relinquish_line && detector.is_enabled && checks(memcheck)) {
         const Access other = {detector.self, 0, line_bit | uint32_t(tensor.relinquish_line)};
         detector.report_finding(Code::tensor_relinquished, {}, current_access(first.line), &other);
     }
@@ -119,7 +119,7 @@ void tmem_dealloc(int cta_group, uint32_t address, uint32_t columns, int line) {
         TensorMemory &tensor = tensor_memory_of(*worker);
         for (auto a = tensor.allocations.begin(); a != tensor.allocations.end(); ++a) {
             if (a->first != (first.address & 0xffff) || a->columns != first.columns) continue;
-            if (detector.on) check_all_complete(*worker, *a, first.line);
+            if (detector.is_enabled) check_all_complete(*worker, *a, first.line);
             tensor.freed.push_back(*a);
             tensor.freed.back().line = first.line;
             tensor.allocations.erase(a);
@@ -140,7 +140,7 @@ void check_tensor_range(Worker &w, uint32_t first_lane, uint32_t lanes, uint32_t
     const TensorMemory &tensor = tensor_memory_of(w);
     const uint32_t end = column + columns;
     const bool exists = first_lane + lanes <= tensor_lanes && end <= tensor_columns;
-    if (exists && !(detector.on && checks(memcheck))) return;
+    if (exists && !(detector.is_enabled && checks(memcheck))) return;
     for (uint32_t i = column; i < end; i++) {
         if (exists && tensor.at(i)) continue;
         for (auto a = tensor.freed.rbegin(); exists && a != tensor.freed.rend(); ++a)
@@ -303,7 +303,7 @@ void record_tensor_access(TensorMemory &tensor, size_t index, const TensorRange 
 // Stores a read of uninitialized memory: if another thread writes it later, unordered, a data race is reported instead
 // (initcheck.cpp). A read by tcgen05.mma is reported immediately.
 void check_tensor_written(Worker &w, uint32_t lane, uint32_t column, int line, bool by_mma) {
-    if (!detector.on || !checks(initcheck) || tensor_memory_of(w).is_written(column, lane)) return;
+    if (!detector.is_enabled || !checks(initcheck) || tensor_memory_of(w).is_written(column, lane)) return;
     auto &stored_read = w.leader->cluster.empty() ? detector.uninitialized_read : detector.uninitialized_in_launch;
     if (stored_read) return;
     stored_read.reset(new UninitializedRead{detector.self, {}});
@@ -391,7 +391,7 @@ static void move_registers(void *const *lanes) {
                 tensor.written[c][row / 64] |= uint64_t(1) << row % 64;
         }
     }
-    if (!detector.on) return;
+    if (!detector.is_enabled) return;
     const size_t index = add_tensor_access(tensor, first.stores ? TensorAccess::store : TensorAccess::load, 0, 0,
         first.line);
     tensor.accesses[index].thread = detector.self / 32 * 32;
@@ -417,7 +417,7 @@ static void check_move(const TensorMove &m, bool stores, int line) {
             line);
     check_tensor_range(*worker, base_lane, lanes, column, columns, operation, line);
     if (split) check_tensor_range(*worker, base_lane, lanes, column + split, columns, operation, line);
-    if (!detector.on) return;
+    if (!detector.is_enabled) return;
     const TensorAccess access = {stores ? TensorAccess::store : TensorAccess::load, 0, detector.self, detector.now,
         line_bit | uint32_t(line), 0, 0, nullptr, 0, 0};
     const uint32_t group = base_lane / lanes_of_cell + (lanes == 32 ? uint32_t(lane()) / lanes_of_cell : 0);
@@ -448,7 +448,7 @@ void tmem_wait(bool loads, int line) {
         bool loads;
     } call = {loads};
     run_for_warp(loads ? "tcgen05.wait::ld" : "tcgen05.wait::st", &call, [](void *const *lanes) {
-        if (!detector.on) return;
+        if (!detector.is_enabled) return;
         TensorMemory &tensor = tensor_memory_of(*worker);
         const bool waits_for_loads = static_cast<Call *>(lanes[0])->loads;
         auto &pending = (waits_for_loads ? tensor.pending_loads : tensor.pending_stores)[current_rank() / 32];
@@ -460,7 +460,7 @@ void tmem_wait(bool loads, int line) {
     }, line);
 }
 void tmem_fence(bool is_before) {
-    if (!detector.on) return;
+    if (!detector.is_enabled) return;
     const int rank = current_rank();
     ++detector.now;
     if (is_before) {

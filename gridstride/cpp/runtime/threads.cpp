@@ -37,7 +37,7 @@ void Worker::prepare_threads(const Launch &l, uint32_t seed, int order) {
     offset.assign(offset.size(), 0);
     arrays.clear();
     dynamic_array = 0, has_declared_dynamic = false;
-    if (detector.on) {
+    if (detector.is_enabled) {
         FileScope &scope = root->file_scopes[detector.image.base];
         for (auto &array : scope.arrays) detector.add_array(*this, array.name, array.offset, array.shape);
         for (auto &array : scope.dynamic) dynamic(array.name, array.shape);
@@ -62,19 +62,19 @@ Fiber *Worker::take_fiber() {
 // this loop.
 void fiber_main() {
     Worker &w = *worker;
-    while (w.next < w.num_threads) {
-        w.start(w.next++);
+    while (w.num_started < w.num_threads) {
+        w.start(w.num_started++);
         w.launch->thread(w.launch->call);
         w.finish();
     }
-    w.idle_fibers.push_back(w.fiber[w.current]);
+    w.idle_fibers.push_back(w.fiber[w.current_slot]);
     w.switch_to_ready();
     end_fiber();
 }
 
 inline void Worker::start(int new_slot) {
-    Fiber *self = fiber[current];
-    current = new_slot;
+    Fiber *self = fiber[current_slot];
+    current_slot = new_slot;
     fiber[new_slot] = self;
     threadIdx = index[rank[new_slot]];
     detector.begin_thread(*this);
@@ -83,47 +83,48 @@ inline void Worker::start(int new_slot) {
 inline void Worker::finish() {
     if (detector.has_open_step()) detector.finish_step(true);
     if (leader->engines) end_thread(*this);
-    state[current] = done;
-    live--;
+    state[current_slot] = done;
+    num_live--;
     record_progress();
     if (uses_warps) warps[current_rank() / 32].finished |= 1u << current_rank() % 32;
 }
 
 inline bool Worker::find_ready(int &ready_slot) const {
-    if (current + 1 < num_threads && state[current + 1] == ready) return ready_slot = current + 1, true;
+    if (current_slot + 1 < num_threads && state[current_slot + 1] == ready) return ready_slot = current_slot + 1, true;
     const void *state_byte =
-        current + 1 < num_threads ? memchr(state + current + 1, ready, size_t(num_threads - current - 1)) : nullptr;
-    if (!state_byte) state_byte = memchr(state, ready, size_t(current + 1));
+        current_slot + 1 < num_threads
+            ? memchr(state + current_slot + 1, ready, size_t(num_threads - current_slot - 1)) : nullptr;
+    if (!state_byte) state_byte = memchr(state, ready, size_t(current_slot + 1));
     if (state_byte) ready_slot = int(static_cast<const uint8_t *>(state_byte) - state);
     return state_byte;
 }
 
 // Switches to a thread that can run; returns when the current one is resumed.
 inline void Worker::switch_to_ready() {
-    Fiber &self = *fiber[current];
-    int next_slot = current;
-    if (next < num_threads) {
+    Fiber &self = *fiber[current_slot];
+    int next_slot = current_slot;
+    if (num_started < num_threads) {
         Fiber *new_fiber = take_fiber();
         prepare(*new_fiber, fiber_main);
-        fiber[current = next] = new_fiber;
+        fiber[current_slot = num_started] = new_fiber;
         switch_fiber(self, *new_fiber);
         return;
     }
     if (!find_ready(next_slot)) {
         if (!leader->cluster.empty()) return switch_in_cluster(self);
-        if (!live) {
+        if (!num_live) {
             switch_fiber(self, root->main);
             return;
         }
         if (!release_waiting(!waits_for_grid())) return suspend_block(self);
         find_ready(next_slot);
     }
-    if (next_slot != current || fiber[next_slot] != &self) {
-        current = next_slot;
+    if (next_slot != current_slot || fiber[next_slot] != &self) {
+        current_slot = next_slot;
         threadIdx = index[rank[next_slot]];
         detector.begin_thread(*this);
         // prefetches two cache lines of the stack of the thread after it
-        if (next_slot + 2 < num_threads && next_slot + 2 < next) {
+        if (next_slot + 2 < num_threads && next_slot + 2 < num_started) {
             const char *sp = static_cast<const char *>(fiber[next_slot + 2]->sp_hint());
             __builtin_prefetch(sp), __builtin_prefetch(sp + 64);
         }
@@ -138,7 +139,7 @@ inline void Worker::switch_threads() {
 
 inline void Worker::wait(State new_state) {
     if (detector.has_open_step()) detector.finish_step(new_state != at_active_mask);
-    state[current] = new_state;
+    state[current_slot] = new_state;
     switch_threads();
 }
 
@@ -150,29 +151,29 @@ void Worker::switch_in_cluster(Fiber &self) {
     for (size_t i = 1; i <= num_blocks; i++) {
         Worker &block = *blocks[(own_rank + i) % num_blocks];
         detector.enter(block);
-        int next_slot = block.current;
-        if (block.next == block.num_threads && !block.find_ready(next_slot) &&
-            !(block.live && block.release_waiting(false) && block.find_ready(next_slot))) continue;
+        int next_slot = block.current_slot;
+        if (block.num_started == block.num_threads && !block.find_ready(next_slot) &&
+            !(block.num_live && block.release_waiting(false) && block.find_ready(next_slot))) continue;
         worker = &block;
         blockIdx = block.block_index;
-        if (block.next < block.num_threads) {
+        if (block.num_started < block.num_threads) {
             Fiber *new_fiber = block.take_fiber();
             prepare(*new_fiber, fiber_main);
-            block.fiber[block.current = block.next] = new_fiber;
+            block.fiber[block.current_slot = block.num_started] = new_fiber;
             return switch_fiber(self, *new_fiber);
         }
-        block.current = next_slot;
+        block.current_slot = next_slot;
         threadIdx = block.index[block.rank[next_slot]];
         detector.begin_thread(block);
         if (block.fiber[next_slot] != &self) switch_fiber(self, *block.fiber[next_slot]);
         return;
     }
     for (size_t i = 0; i < num_blocks; i++)
-        if (blocks[i]->live && blocks[i]->waits_for_grid()) return suspend_block(self);
+        if (blocks[i]->num_live && blocks[i]->waits_for_grid()) return suspend_block(self);
     // reports a block with threads that wait for something other than the cluster barrier, if there is one
     for (bool includes_waiting : {false, true})
         for (Worker *block : blocks)
-            if (block->live && (includes_waiting || block->is_root_cause())) {
+            if (block->num_live && (includes_waiting || block->is_root_cause())) {
                 detector.enter(*block);
                 worker = block;
                 block->release_waiting();
@@ -231,8 +232,8 @@ bool Worker::release_waiting(bool reports_deadlock) {
     if (wake() || (count_exited_at_grid_barrier() && wake())) return true;
     int num_waiting = 0;
     for (int i = 0; i < num_threads; i++) num_waiting += state[i] == at_barrier;
-    if (num_waiting < live && !reports_deadlock) return false;
-    if (num_waiting < live) report_deadlock();
+    if (num_waiting < num_live && !reports_deadlock) return false;
+    if (num_waiting < num_live) report_deadlock();
     check_barrier(*this);
     num_true = 0;
     for (int i = 0; i < num_threads; i++)
@@ -246,7 +247,7 @@ bool Worker::release_waiting(bool reports_deadlock) {
 static inline int barrier(int predicate, int line) {
     Worker &w = *worker;
     w.line[current_rank()] = line;
-    w.predicate[w.current] = predicate;
+    w.predicate[w.current_slot] = predicate;
     w.wait(at_barrier);
     return w.num_true;
 }
@@ -265,12 +266,13 @@ void yield() {
     Worker &w = *worker;
     detector.finish_pending_writes();
     w.wake();
-    if (w.leader->idle_switches > w.idle_limit() && w.next == w.num_threads)
-        return w.suspend_block(*w.fiber[w.current]);
-    w.leader->cluster.empty() || ++w.num_yields % 16 ? w.switch_to_ready() : w.switch_in_cluster(*w.fiber[w.current]);
+    if (w.leader->idle_switches > w.idle_limit() && w.num_started == w.num_threads)
+        return w.suspend_block(*w.fiber[w.current_slot]);
+    if (w.leader->cluster.empty() || ++w.num_yields % 16) w.switch_to_ready();
+    else w.switch_in_cluster(*w.fiber[w.current_slot]);
 }
 void record_return(int line) {
-    if (detector.on && on_device()) worker->return_line[current_rank()] = line;
+    if (detector.is_enabled && on_device()) worker->return_line[current_rank()] = line;
 }
 void record_clock_read() {
     if (on_device()) worker->leader->reads_clock = true;
@@ -287,14 +289,14 @@ ThreadLoops::ThreadLoops()
 }
 void ThreadLoops::record_step(int step) {
     Worker &w = *worker;
-    w.fiber[step] = w.fiber[w.current];
-    w.current = step;
+    w.fiber[step] = w.fiber[w.current_slot];
+    w.current_slot = step;
 }
 ThreadLoops::~ThreadLoops() {
     Worker &w = *worker;
     memset(w.state, done, size_t(w.num_threads));
-    w.fiber[0] = w.fiber[w.current], w.current = 0;                      // fiber_main ends the first thread
-    w.next = w.num_threads, w.live = 1, w.runs_loops = w.is_thread_unknown = false;
+    w.fiber[0] = w.fiber[w.current_slot], w.current_slot = 0;            // fiber_main ends the first thread
+    w.num_started = w.num_threads, w.num_live = 1, w.runs_loops = w.is_thread_unknown = false;
 }
 void *ThreadLoops::thread_memory(size_t bytes) {
     Worker &w = *worker;
@@ -306,7 +308,7 @@ void *ThreadLoops::thread_memory(size_t bytes) {
 }
 int lane() { return current_rank() % 32; }
 int thread_rank() { return current_rank(); }
-bool on_device() { return worker && worker->running; }
+bool on_device() { return worker && worker->is_running; }
 void enter_kernel(const char *name) {
     if (__builtin_expect(!on_device(), 0)) not_launched(name);
 }

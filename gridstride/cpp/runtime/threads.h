@@ -4,7 +4,7 @@
 
 namespace gridstride {
 
-inline int current_rank() { return worker->rank[worker->current]; }
+inline int current_rank() { return worker->rank[worker->current_slot]; }
 void fiber_main();
 void yield();                          // lets other threads run
 }

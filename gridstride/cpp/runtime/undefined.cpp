@@ -59,7 +59,7 @@ static Code state_of_inactive_lane(const Warp &warp, int from, int reader) {
 // neither a maximum nor a minimum hides all undefined values.
 int undefined_byte(int from, int line) {
     Worker &w = *worker;
-    if (!detector.on || !checks(synccheck)) return -1;
+    if (!detector.is_enabled || !checks(synccheck)) return -1;
     const int rank = current_rank(), lane = rank % 32;
     const Warp &warp = w.warps[rank / 32];
     const bool is_present = warp.group[lane] >> from & 1;
@@ -70,7 +70,7 @@ int undefined_byte(int from, int line) {
     return !is_present && w.undefined_reads++ % 2 ? 0xf6 : 0x76;
 }
 void undefined_result(Code result_code, int line) {
-    if (!on_device() || !detector.on || !checks(synccheck)) return;
+    if (!on_device() || !detector.is_enabled || !checks(synccheck)) return;
     const int rank = current_rank();
     worker->set_undefined(rank, {line, rank, -1, result_code});
 }

@@ -131,7 +131,7 @@ static bool can_unload(const link_map *library) {
     return !symbols.must_stay;
 }
 
-static std::vector<const ParameterNames *> remove_names(const Image &module) {
+static std::vector<const ParameterNames *> remove_names(const LoadedImage &module) {
     const auto removed = std::stable_partition(all_names.begin(), all_names.end(),
         [&](const ParameterNames *n) {
             return reinterpret_cast<uintptr_t>(n) - module.base >= module.end - module.base;
@@ -145,7 +145,7 @@ static int unload(void *handle) {
     if (dlinfo(handle, RTLD_DI_LINKMAP, &library)) return 1;
     DeviceLock device_lock;
     if (running_calls || is_any_stream_captured()) return 2;
-    const Image module = image_of(library->l_ld);
+    const LoadedImage module = image_of(library->l_ld);
     if (!module.base || pinned.count(module.base) || !can_unload(library)) return 1;
     const std::string file = library->l_name;
     const auto names = remove_names(module);

@@ -19,8 +19,8 @@ struct Symbol {                        // a device variable
     const void *init;
     char *peers[7] = {};               // its instances on devices 1, 2, ...; null until they are needed
 };
-char *device_variable(const Image &module, const char *name, size_t &bytes);  // null if it has none of this name
-std::vector<Symbol> take_device_variables(const Image &module);
+char *device_variable(const LoadedImage &module, const char *name, size_t &bytes); // null if it has none of this name
+std::vector<Symbol> take_device_variables(const LoadedImage &module);
 void restore_device_variables(const std::vector<Symbol> &);
 void discard_device_variables(const std::vector<Symbol> &);            // frees their memory
 void discard_kernel_attributes(const std::string &library);  // of its kernels

@@ -47,7 +47,7 @@ bool Worker::try_complete_warp(Warp &warp, int lane) {
 static void begin_warps(Worker &w) {
     if (w.uses_warps) return;
     w.uses_warps = true;
-    if (detector.on) detector.discard_read_tags();
+    if (detector.is_enabled) detector.discard_read_tags();
     for (int n = 0; n < (w.num_threads + 31) / 32; n++) {
         Warp &warp = w.warps[n];
         warp.launched = w.num_threads - 32 * n >= 32 ? ~0u : (1u << (w.num_threads - 32 * n)) - 1;
@@ -55,7 +55,7 @@ static void begin_warps(Worker &w) {
         for (int lane = 0; lane < 32; lane++) {
             warp.exchange_of[lane] = nullptr;
             const int rank = 32 * n + lane;
-            if (rank < w.num_threads && w.slot[rank] < w.next && w.state[w.slot[rank]] == done)
+            if (rank < w.num_threads && w.slot[rank] < w.num_started && w.state[w.slot[rank]] == done)
                 warp.finished |= 1u << lane;
         }
         for (auto &exchange : warp.exchange) exchange.readers = 0;
@@ -77,7 +77,7 @@ static inline unsigned run_warp_operation(
     if (bytes) memcpy(warp.operand[lane], value, size_t(bytes));
     warp.mask[lane] = mask, warp.operation[lane] = operation, warp.arrived |= 1u << lane;
     w.line[rank] = line;
-    w.state[w.current] = in_warp;
+    w.state[w.current_slot] = in_warp;
     detector.finish_pending_writes();
     if (!w.try_complete_warp(warp, lane)) w.switch_threads();
     if (all) *all = warp.exchange_of[lane]->slot;

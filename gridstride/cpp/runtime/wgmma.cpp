@@ -96,7 +96,7 @@ static void record_operand_reads(const Operand &operand, int first_row, int rows
 
 void check_metadata(const char *operation, uint32_t word, bool has_two_halves, bool is_ordered, int line) {
     const int rank = current_rank(), lane = rank % 32, first_row = *operation == 'w' ? rank / 32 % 4 * 16 : 0;
-    for (int i = 0; i < 8 && detector.on && checks(memcheck); i++) {
+    for (int i = 0; i < 8 && detector.is_enabled && checks(memcheck); i++) {
         const int first = sparse_index(word, i / 4, i % 4, 0), second = sparse_index(word, i / 4, i % 4, 1);
         if (is_ordered ? first < second : first != second) continue;
         const int column = (has_two_halves ? lane % 2 * 16 : 0) + i % 4 * 4, row = first_row + lane / 4 + i / 4 * 8;
@@ -119,7 +119,7 @@ static void multiply_rows(void *const *lanes) {
     }
     const Operand a(w.a, size, w.a_transposed), b(w.b, size, w.b_transposed);
     const int rows_of_b = w.metadata ? 2 * k : k;
-    if (detector.on) {
+    if (detector.is_enabled) {
         // The reads are recorded as reads by the first thread of the warpgroup, with the state that the current thread
         // has acquired.
         const uint32_t self = detector.self, first_thread = uint32_t(warp / 4 * 128),
@@ -198,7 +198,8 @@ void wgmma(const Wgmma &w, int line) {
     }
     if (w.metadata && current_rank() % 4 / 2 == w.selector)
         check_metadata("wgmma.mma_async.sp", *w.metadata, true, true, line);
-    if (has_changed && !requests.is_fenced && detector.on && checks(racecheck)) fail(Code::registers_written, {}, line);
+    if (has_changed && !requests.is_fenced && detector.is_enabled && checks(racecheck))
+        fail(Code::registers_written, {}, line);
     if (w.has_half_accumulators) unpack_halves(lane.accumulators, num_accumulators);
     run_for_warp("wgmma.mma_async", &lane, multiply_rows, line);
     if (w.has_half_accumulators) pack_halves(lane.accumulators, num_accumulators);
@@ -235,6 +236,6 @@ void wgmma_wait(uint32_t groups, int line) {
         for (size_t i = 0; i < result.targets.size(); i++)
             if (is_placeholder(result.targets[i], i)) *result.targets[i] = result.values[i];
     }
-    if (detector.on && num_awaited) detector.complete_mma_groups(num_awaited);
+    if (detector.is_enabled && num_awaited) detector.complete_mma_groups(num_awaited);
 }
 }

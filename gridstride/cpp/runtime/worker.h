@@ -100,8 +100,8 @@ struct Worker {
     int return_line[max_threads];                  // by rank: the line of the executed `return`, 0 for none
     uint3 index[max_threads];
     Fiber *fiber[max_threads];
-    int current = 0, next = 0, live = 0;
-    bool running = false, shuffled = false;
+    int current_slot = 0, num_started = 0, num_live = 0;
+    bool is_running = false, is_shuffled = false;
     bool runs_loops = false;                       // whether the kernel runs all threads itself (block_loops.h)
     bool is_thread_unknown = false;                // whether the kernel's loops do not record the current thread
     bool reruns_after_fault = false;               // whether the block runs again, to find the thread of a fault
@@ -178,7 +178,7 @@ struct Worker {
     // Returns whether the address is just past the stack of the current thread, where an index past the end of a local
     // array leads.
     bool is_just_past_stack(uintptr_t a) const {
-        return a - reinterpret_cast<uintptr_t>(fiber[current]->stack) - stack_bytes < 65536;
+        return a - reinterpret_cast<uintptr_t>(fiber[current_slot]->stack) - stack_bytes < 65536;
     }
     bool count_exited_at_grid_barrier();
     void record_progress() { leader->idle_switches = 0; }

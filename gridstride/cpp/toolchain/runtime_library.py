@@ -42,17 +42,17 @@ def runtime_is_built():
     )
 
 
-_INTERFACE = 'cuda/finding.h', 'cuda/runtime.h', 'torch/gridstride/call.h'
+_ABI_HEADERS = 'cuda/finding.h', 'cuda/runtime.h', 'torch/gridstride/call.h'
 
 
-def interface_version() -> int:
+def abi_checksum() -> int:
     """Return a checksum of the headers whose structures, enumerations and functions Python and the runtime share.
 
     It is not cached: a process that runs while the package is updated must notice that the headers have changed. 0 in a
     browser, where the compiler has the headers, and loads no other runtime."""
     if sys.platform == 'emscripten':
         return 0
-    headers = [(CPP_FOLDER / 'include' / name).read_bytes() for name in _INTERFACE]
+    headers = [(CPP_FOLDER / 'include' / name).read_bytes() for name in _ABI_HEADERS]
     return zlib.crc32(b'\0'.join(headers)) & 0x7FFFFFFF
 
 
@@ -61,7 +61,7 @@ def _build_arguments(*extra_flags):
     c = compiler()
     # Every access calls a hook. A hook that crosses an instruction cache line takes up to 10% more time.
     flags = [*common_flags(c), *extra_flags, '-fvisibility=hidden', '-falign-functions=64']
-    flags.append(f'-DGRIDSTRIDE_INTERFACE={interface_version()}')
+    flags.append(f'-DGRIDSTRIDE_ABI_CHECKSUM={abi_checksum()}')
     extra_flags_of_unit = {'unit_launch': (), 'unit_access': (), 'unit_rare': ('-O1',), 'unit_python': ()}
     compile_commands = [
         [c.path, *flags, *unit_flags, '-c', str(CPP_FOLDER / f'runtime/{unit}.cpp'), '-o', f'{unit}.o']

@@ -4,7 +4,7 @@
 // WebAssembly has no return addresses (rewrite.js), exceptions end a call (platform/platform.cpp), and
 // device memory is small, because a cell of shadow memory has 40 bytes.
 export const COMMON = ['-std=c++17', '-fignore-exceptions', '-D__builtin_return_address(n)=gridstride_return_address()',
-    '-DGRIDSTRIDE_ADDRESSES=(size_t(32)<<20)', '-DGRIDSTRIDE_INTERFACE=0', '-D_WASI_EMULATED_SIGNAL',
+    '-DGRIDSTRIDE_ADDRESSES=(size_t(32)<<20)', '-DGRIDSTRIDE_ABI_CHECKSUM=0', '-D_WASI_EMULATED_SIGNAL',
     '-D_WASI_EMULATED_PROCESS_CLOCKS', '-ffp-contract=fast', '-fno-strict-aliasing', '-fno-delete-null-pointer-checks',
     '-Wno-deprecated-declarations', '-Wno-shift-count-overflow', '-isystem', 'platform', '-Icpp/include/cuda',
     '-Icpp/include/torch', '-include', 'platform/prelude.h']

@@ -151,12 +151,12 @@ template <class T> Shape shape() {
         {std::extent_v<T>, std::extent_v<T, 1>, std::extent_v<T, 2>, std::extent_v<T, 3>}};
 }
 
-template <class T, int> struct Site { static inline const int number = shared_site(); };
+template <class T, int> struct Site { static inline const int index = shared_site(); };
 
 template <class T, int counter, size_t alignment = 0> inline T &shared(const char *name) {
     Shape s = shape<T>();
     s.alignment = alignment > alignof(T) ? alignment : alignof(T), s.has_alignment = alignment != 0;
-    return *static_cast<std::remove_cv_t<T> *>(shared_alloc(Site<T, counter>::number, name, s));
+    return *static_cast<std::remove_cv_t<T> *>(shared_alloc(Site<T, counter>::index, name, s));
 }
 template <class T, int> T &file_shared(const char *name) {
     return *static_cast<std::remove_cv_t<T> *>(shared_at_file_scope(name, shape<T>()));

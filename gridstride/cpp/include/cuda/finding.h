@@ -164,7 +164,7 @@ struct Finding {
 
     void add(Fields);
 };
-// The version of the interface (GRIDSTRIDE_INTERFACE of toolchain/runtime_library.py), and the sizes of its structures;
+// The checksum of the ABI (GRIDSTRIDE_ABI_CHECKSUM of toolchain/runtime_library.py), and the sizes of its structures;
 // C++ and Python must agree
 struct Abi { int version, options, location, field, finding; };
 

@@ -185,7 +185,7 @@ void copy(int line, A to, uint64_t from, unsigned source_bytes = bytes) {
 
 // The asynchronous engines of Hopper: see runtime.h. An unused destination is `_`.
 
-struct Sink { template <class T> Sink &operator=(const T &) { return *this; } };
+struct DiscardedOperand { template <class T> DiscardedOperand &operator=(const T &) { return *this; } };
 template <class D, class A> void mapa(int line, D &d, A address, uint32_t rank) {
     d = D(map_shared(window_address(address), rank, line));
 }
@@ -364,7 +364,7 @@ template <class Op, class T, class... S>
 GRIDSTRIDE_NO_TSAN void multimem_update(int line, Order order, Scope scope, uint64_t address, S... values) {
     visit_replicas(address, sizeof(T) * sizeof...(S), line, [&](uint64_t replica, int) {
         size_t k = 0;
-        (update<Op, T>(line, order, scope, Sink(), replica + sizeof(T) * k++, narrow_to<T>(values)), ...);
+        (update<Op, T>(line, order, scope, DiscardedOperand(), replica + sizeof(T) * k++, narrow_to<T>(values)), ...);
     });
 }
 

@@ -95,7 +95,7 @@ GRIDSTRIDE_API void fence(Scope, Order = Order::seq_cst);
 GRIDSTRIDE_API void *exception_alloc(size_t bytes, void *pc);
 
 // Device memory, with unmapped pages around every allocation; `host`: the CPU may access it, too
-GRIDSTRIDE_API void *device_alloc(size_t bytes, size_t itemsize, bool cleared, bool host = false, int line = 0);
+GRIDSTRIDE_API void *device_alloc(size_t bytes, size_t itemsize, bool is_cleared, bool is_host = false, int line = 0);
 GRIDSTRIDE_API bool device_free(void *p);                          // returns false if `p` is not an allocation
 GRIDSTRIDE_API bool free_in_order(void *p);                        // device_free as an operation of a stream
 // malloc and free; in a kernel, they allocate device memory
@@ -204,7 +204,7 @@ struct ExchangeCall { int kind, type, op, root; size_t count; int line; char tex
 struct RankExchange {
     Board *board = nullptr;
     int channel = 0, slot = 0;         // channel 0: collectives; slot: the rank, or 0 for a sender and 1 for a receiver
-    uint32_t number = 0;               // counted from 1 in its channel
+    uint32_t sequence_number = 0;      // counted from 1 in its channel
     bool is_awaited = false;           // whether the work needs the data of all ranks, or publishes that of one
 };
 constexpr int channel_of_messages(int sender, int receiver) { return 1 + sender * max_ranks + receiver; }
@@ -528,7 +528,7 @@ struct Call {
     const char *kernel;
     int line;
     const Arg *args;
-    int nargs;
+    int num_args;
 };
 // Launches a kernel. In a captured stream or from a kernel, it is launched later, with copies of the arguments.
 GRIDSTRIDE_API void launch(const Config &, const Call &);
@@ -543,7 +543,7 @@ struct Launch {
     void (*thread)(void *);          // runs one thread of the kernel
     void *call;
     const Arg *args;
-    int nargs;
+    int num_args;
     int cooperative = 0;             // 2: cooperative if all blocks are resident
     uintptr_t host_args = 0, host_args_end = 0;   // the addresses of the arguments in host memory
 };

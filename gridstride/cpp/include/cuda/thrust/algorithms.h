@@ -56,20 +56,20 @@ template <class I> void reorder(I first, const std::vector<size_t> &order) {
 // Elementwise algorithms
 template <class I, class F> I for_each(I first, I last, F f) {
     emulated::DeviceAccessScope access;
-    emulated::ElementThread thread(last - first);
+    emulated::ThreadIndexScope thread(last - first);
     for (; first != last; ++first, ++thread) f(*first);
     return first;
 }
 template <class I, class N, class F> I for_each_n(I first, N n, F f) { return thrust::for_each(first, first + n, f); }
 template <class I, class O, class F> O transform(I first, I last, O out, F f) {
     emulated::DeviceAccessScope access;
-    emulated::ElementThread thread(last - first);
+    emulated::ThreadIndexScope thread(last - first);
     for (; first != last; ++first, ++out, ++thread) *out = f(*first);
     return out;
 }
 template <class I, class J, class O, class F> O transform(I first, I last, J second, O out, F f) {
     emulated::DeviceAccessScope access;
-    emulated::ElementThread thread(last - first);
+    emulated::ThreadIndexScope thread(last - first);
     for (; first != last; ++first, ++second, ++out, ++thread) *out = f(*first, *second);
     return out;
 }
@@ -89,7 +89,7 @@ template <class I, class N, class T> I fill_n(I first, N n, const T &x) {
 }
 template <class I, class F> void generate(I first, I last, F f) {
     emulated::DeviceAccessScope access;
-    emulated::ElementThread thread(last - first);
+    emulated::ThreadIndexScope thread(last - first);
     for (; first != last; ++first, ++thread) *first = f();
 }
 template <class I, class N, class F> void generate_n(I first, N n, F f) { thrust::generate(first, first + n, f); }
@@ -101,7 +101,7 @@ template <class I, class T> void sequence(I first, I last, T x) { thrust::sequen
 template <class I> void sequence(I first, I last) { thrust::sequence(first, last, emulated::value_of<I>(0)); }
 template <class I, class F> void tabulate(I first, I last, F f) {
     emulated::DeviceAccessScope access;
-    emulated::ElementThread thread(last - first);
+    emulated::ThreadIndexScope thread(last - first);
     for (std::ptrdiff_t i = 0; first != last; ++first, ++thread, i++) *first = f(i);
 }
 template <class I, class T> void replace(I first, I last, const T &old, const T &x) {

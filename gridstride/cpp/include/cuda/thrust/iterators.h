@@ -15,31 +15,33 @@ struct DeviceAccessScope {
 };
 // Sets the thread indices while the host calls a function per element, as if one thread ran per element: a function may
 // seed a random generator with them.
-class ElementThread {
+class ThreadIndexScope {
     static constexpr unsigned block_threads = 256;
     const bool is_active = !gridstride::on_device();
-    const uint3 thread = threadIdx, block = blockIdx;
-    const dim3 threads = blockDim, blocks = gridDim;
+    const uint3 saved_thread_idx = threadIdx, saved_block_idx = blockIdx;
+    const dim3 saved_block_dim = blockDim, saved_grid_dim = gridDim;
 
 public:
-    explicit ElementThread(std::ptrdiff_t elements) {
+    explicit ThreadIndexScope(std::ptrdiff_t elements) {
         if (!is_active) return;
         threadIdx = blockIdx = {0, 0, 0};
         blockDim = dim3(block_threads);
         gridDim = dim3(unsigned((elements + block_threads - 1) / block_threads));
     }
-    ElementThread(const ElementThread &) = delete;
-    ElementThread &operator++() {
+    ThreadIndexScope(const ThreadIndexScope &) = delete;
+    ThreadIndexScope &operator++() {
         if (is_active && ++threadIdx.x == block_threads) threadIdx.x = 0, blockIdx.x++;
         return *this;
     }
-    ~ElementThread() {
-        if (is_active) threadIdx = thread, blockIdx = block, blockDim = threads, gridDim = blocks;
+    ~ThreadIndexScope() {
+        if (!is_active) return;
+        threadIdx = saved_thread_idx, blockIdx = saved_block_idx;
+        blockDim = saved_block_dim, gridDim = saved_grid_dim;
     }
 };
 
-// The operations of all iterators, implemented with `at(n)`, the element at distance `n`
-template <class Self, class V, class R> class Iterator {
+// The operators that all iterators share, implemented with `at(n)`, the element at distance `n`
+template <class Self, class V, class R> class iterator_facade {
     Self &self() { return static_cast<Self &>(*this); }
     const Self &self() const { return static_cast<const Self &>(*this); }
 
@@ -67,13 +69,13 @@ public:
 };
 template <class I> using value_of = typename std::iterator_traits<I>::value_type;
 template <class I> using reference_of = typename std::iterator_traits<I>::reference;
-template <class V> struct Sink {
-    template <class X> const Sink &operator=(const X &) const { return *this; }
+template <class V> struct any_assign { // accepts and discards any value
+    template <class X> const any_assign &operator=(const X &) const { return *this; }
 };
 }
 
 template <class T, class = void, class = void, class D = std::ptrdiff_t>
-class counting_iterator : public emulated::Iterator<counting_iterator<T>, T, T> {
+class counting_iterator : public emulated::iterator_facade<counting_iterator<T>, T, T> {
     T x;
 
 public:
@@ -86,7 +88,7 @@ public:
 };
 template <class T> counting_iterator<T> make_counting_iterator(T x) { return counting_iterator<T>(x); }
 
-template <class T> class constant_iterator : public emulated::Iterator<constant_iterator<T>, T, T> {
+template <class T> class constant_iterator : public emulated::iterator_facade<constant_iterator<T>, T, T> {
     T x;
     std::ptrdiff_t position;
 
@@ -100,21 +102,22 @@ template <class T> constant_iterator<T> make_constant_iterator(T x, std::ptrdiff
     return {x, position};
 }
 
-class discard_iterator : public emulated::Iterator<discard_iterator, emulated::Sink<void>, emulated::Sink<void>> {
+class discard_iterator
+    : public emulated::iterator_facade<discard_iterator, emulated::any_assign<void>, emulated::any_assign<void>> {
     std::ptrdiff_t position;
 
 public:
     discard_iterator(std::ptrdiff_t position = 0) : position(position) {}
-    emulated::Sink<void> at(std::ptrdiff_t) const { return {}; }
+    emulated::any_assign<void> at(std::ptrdiff_t) const { return {}; }
     void move(std::ptrdiff_t n) { position += n; }
     std::ptrdiff_t distance_from(const discard_iterator &other) const { return position - other.position; }
 };
 inline discard_iterator make_discard_iterator(std::ptrdiff_t position = 0) { return position; }
 
 template <class F, class I>
-using result_of_call = std::decay_t<decltype(std::declval<F &>()(*std::declval<const I &>()))>;
-template <class F, class I, class R = result_of_call<F, I>, class = void>
-class transform_iterator : public emulated::Iterator<transform_iterator<F, I, R>, R, R> {
+using transform_result_t = std::decay_t<decltype(std::declval<F &>()(*std::declval<const I &>()))>;
+template <class F, class I, class R = transform_result_t<F, I>, class = void>
+class transform_iterator : public emulated::iterator_facade<transform_iterator<F, I, R>, R, R> {
     I i;
     mutable F f;                                        // mutable, because its operator() may not be const
 
@@ -130,7 +133,7 @@ template <class F, class I> transform_iterator<F, I> make_transform_iterator(I i
 
 template <class I, class M>
 class permutation_iterator
-    : public emulated::Iterator<permutation_iterator<I, M>, emulated::value_of<I>, emulated::reference_of<I>> {
+    : public emulated::iterator_facade<permutation_iterator<I, M>, emulated::value_of<I>, emulated::reference_of<I>> {
     I i;
     M map;
 
@@ -146,7 +149,7 @@ template <class I, class M> permutation_iterator<I, M> make_permutation_iterator
 template <class Tuple> class zip_iterator;
 template <class... I>
 class zip_iterator<std::tuple<I...>>
-    : public emulated::Iterator<zip_iterator<std::tuple<I...>>, std::tuple<emulated::value_of<I>...>,
+    : public emulated::iterator_facade<zip_iterator<std::tuple<I...>>, std::tuple<emulated::value_of<I>...>,
           std::tuple<emulated::reference_of<I>...>> {
     std::tuple<I...> iterators;
 

@@ -62,14 +62,14 @@ struct Argument<T, std::enable_if_t<std::is_class_v<T> && std::is_trivially_copy
 };
 
 GRIDSTRIDE_BINDING int64_t run_call(void (*f)(gs_call *, const void *), gs_call *call, const void *kernel = nullptr);
-[[noreturn]] GRIDSTRIDE_BINDING void reject_argument(int64_t number, const char *reason);
+[[noreturn]] GRIDSTRIDE_BINDING void reject_argument(int64_t argument_index, const char *reason);
 [[noreturn]] GRIDSTRIDE_BINDING void reject_count(int64_t min_count, int64_t max_count, int64_t count);
 [[noreturn]] GRIDSTRIDE_BINDING void reject_function();
 GRIDSTRIDE_BINDING Writer &new_result();               // an empty Writer for the result of the call
 
 template <class T> using ArgumentOf = Argument<std::decay_t<T>>;
-template <class T> void read_argument(Reader &r, typename ArgumentOf<T>::Stored &x, int64_t number) {
-    if (!ArgumentOf<T>::read(r, x)) reject_argument(number, r.reason);
+template <class T> void read_argument(Reader &r, typename ArgumentOf<T>::Stored &x, int64_t argument_index) {
+    if (!ArgumentOf<T>::read(r, x)) reject_argument(argument_index, r.reason);
 }
 
 template <class R, class = void> constexpr bool can_return = std::is_void_v<R>;
@@ -237,7 +237,7 @@ int64_t run_call(void (*f)(gs_call *, const void *), gs_call *call, const void *
     return run_and_catch({f, call, kernel});
 #endif
 }
-void reject_argument(int64_t number, const char *reason) { throw RejectedArgument{number, reason}; }
+void reject_argument(int64_t argument_index, const char *reason) { throw RejectedArgument{argument_index, reason}; }
 void reject_count(int64_t min_count, int64_t max_count, int64_t count) {
     fail(type_error, torch::str("it takes ", min_count == max_count ? "" : torch::str(min_count, " to "), max_count,
                          max_count == 1 ? " argument" : " arguments", ", not ", count));

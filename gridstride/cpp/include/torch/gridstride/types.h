@@ -44,18 +44,18 @@ using DeviceIndex = int8_t;
 
 struct Device {
     DeviceType kind = kCPU;
-    DeviceIndex number = -1;
+    DeviceIndex device_index = -1;
     Device() = default;
-    Device(DeviceType kind, DeviceIndex number = -1) : kind(kind), number(number) {}
+    Device(DeviceType kind, DeviceIndex device_index = -1) : kind(kind), device_index(device_index) {}
     GRIDSTRIDE_BINDING Device(const std::string &name);
     Device(const char *name) : Device(std::string(name)) {}
     DeviceType type() const { return kind; }
-    DeviceIndex index() const { return number; }
-    bool has_index() const { return number >= 0; }
+    DeviceIndex index() const { return device_index; }
+    bool has_index() const { return device_index >= 0; }
     bool is_cuda() const { return kind == kCUDA; }
     bool is_cpu() const { return kind == kCPU; }
     GRIDSTRIDE_BINDING std::string str() const;
-    friend bool operator==(Device a, Device b) { return a.kind == b.kind && a.number == b.number; }
+    friend bool operator==(Device a, Device b) { return a.kind == b.kind && a.device_index == b.device_index; }
     friend bool operator!=(Device a, Device b) { return !(a == b); }
 };
 
@@ -210,10 +210,10 @@ const char *toString(ScalarType t) {
 Device::Device(const std::string &name) : kind(name.compare(0, 4, "cuda") ? kCPU : kCUDA) {
     const size_t colon = name.find(':');
     TORCH_CHECK(kind == kCUDA || !name.compare(0, 3, "cpu"), "Expected cpu or cuda at start of device string: ", name);
-    if (colon != std::string::npos) number = DeviceIndex(std::stoi(name.substr(colon + 1)));
+    if (colon != std::string::npos) device_index = DeviceIndex(std::stoi(name.substr(colon + 1)));
 }
 std::string Device::str() const {
-    return std::string(is_cuda() ? "cuda" : "cpu") + (has_index() ? ":" + std::to_string(number) : "");
+    return std::string(is_cuda() ? "cuda" : "cpu") + (has_index() ? ":" + std::to_string(device_index) : "");
 }
 void append(std::string &s, ScalarType t) { s += toString(t); }
 void append(std::string &s, TypeMeta t) { s += toString(t); }
