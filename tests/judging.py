@@ -8,7 +8,7 @@ import os
 
 import pytest
 from gridstride import judge as judges
-from gridstride.judge import bench
+from gridstride.judge import calls
 from gridstride.utils import gpu_count
 
 ON_GPU = os.environ.get('GRIDSTRIDE_JUDGE_ON') == 'cuda'
@@ -24,4 +24,4 @@ def judge(*args, **options):
 
 if ON_GPU:
     assert gpu_count(), 'GRIDSTRIDE_JUDGE_ON=cuda, but there is no GPU'
-    bench._MAX_BUSY_SECONDS = 1.
+    calls._MAX_BUSY_SECONDS = 1.

@@ -11,7 +11,7 @@ import pytest
 from gridstride import as_gpu, sim
 from gridstride.__main__ import main as gridstride
 from gridstride.checker import assembly, check, formats, pages, pytest_plugin, run, schedules, timing, workers
-from gridstride.checker.baseline import Allowed, read_baseline
+from gridstride.checker.baseline import AllowedFindings, read_baseline
 from gridstride.checker.check import FileResult, exit_status
 from gridstride.checker.command_line import module_command
 from gridstride.checker.finding import Finding
@@ -605,7 +605,7 @@ def find_and_allow(path, text):
     path.write_text(text)
     job, forward = Job(str(path)), schedules.schedules_of('forward')
     first, = check.check_file(job, forward).findings
-    second, = check.check_file(job, forward, allowed=Allowed([first.code])).findings
+    second, = check.check_file(job, forward, allowed=AllowedFindings([first.code])).findings
     return first, second
 
 
@@ -634,7 +634,7 @@ k[1, 2048](np.zeros(2048))
      ['ZeroDivisionError'])])
 def test_a_program_that_ends_early_after_an_allowed_finding_is_not_checked(text, code, said, tmp_path, warm_workers):
     (tmp_path/'ends.py').write_text(text)
-    result = check.check_file(Job(str(tmp_path/'ends.py')), schedules.schedules_of('forward'), Allowed([code]))
+    result = check.check_file(Job(str(tmp_path/'ends.py')), schedules.schedules_of('forward'), AllowedFindings([code]))
     assert not result.findings and exit_status([result]) == 2 and names(result.error + result.output, *said)
 
 

@@ -44,8 +44,8 @@ def test_an_honest_kernel_is_accepted(name):
     v = judge(honest()[name])
     assert v and v.code == 'accepted', str(v)
     has_kernels = not name.endswith(('torch', 'model', 'streams'))
-    assert v.calls > 8 and v.sizes > 2
-    assert bool(v.counts) == (ON_GPU or has_kernels)  # a GPU runs kernels of torch, too
+    assert v.num_calls > 8 and v.num_sizes > 2
+    assert bool(v.launch_counts) == (ON_GPU or has_kernels)  # a GPU runs kernels of torch, too
 
 
 @pytest.fixture
@@ -81,8 +81,8 @@ os.waitpid(c, 0)
 print('folder', os.getcwd(), flush=True)
 '''
     v = verdict('return torch.softmax(data, -1)', head)
-    assert v.code == 'late' and '2 processes' in v.why, str(v)
-    folder = re.search('^folder (/.+)', v.printed, re.M)[1]  # there may be warnings, too
+    assert v.code == 'late' and '2 processes' in v.reason, str(v)
+    folder = re.search('^folder (/.+)', v.output, re.M)[1]  # there may be warnings, too
     assert not Path(folder).exists() and not running(seconds)
 
 
@@ -115,7 +115,7 @@ def test_nothing_is_left_of_a_submission_that_is_not_isolated(unconfined): look_
 def test_what_is_wrong_is_said(body, head, code, said, monkeypatch):
     if ON_GPU: monkeypatch.setattr(processes, '_COMPILE_SECONDS', 15)  # imports may compile there
     v = verdict(body, head, limit=.5 if code == 'time' else 20)
-    assert v.code == code and re.search(said, v.why), str(v)
+    assert v.code == code and re.search(said, v.reason), str(v)
 
 
 @pytest.mark.slow
@@ -169,7 +169,7 @@ assert sent, 'no socket is open'
 time.sleep(600)'''
     task = replace(TASKS['softmax'], tests=(dict(rows=100, n=10000, seed=1),))  # more than a socket holds
     v = judge(softmax('return data', head), task, limit=.5)
-    assert v.code == 'time' and 'call 1:' in v.why, str(v)
+    assert v.code == 'time' and 'call 1:' in v.reason, str(v)
 
 
 @pytest.mark.parametrize('head', [
@@ -209,7 +209,7 @@ def test_what_it_printed_is_kept(monkeypatch):
     "All of it, and nothing else, though its process is killed"
     monkeypatch.delenv('PYTHONUNBUFFERED', raising=False)
     monkeypatch.setattr(processes, '_servers', {})
-    assert verdict("print('hello'); return data").printed == 'hello'
+    assert verdict("print('hello'); return data").output == 'hello'
     processes.stop()
 
 
@@ -218,7 +218,7 @@ def test_a_kernel_that_breaks_the_rules_of_memory_is_found_out():
     "On a CPU kernels run checked"
     text = honest()['add_triton'].read_text().replace('tl.load(b_ptr + i, mask=i < n)', 'tl.load(b_ptr + i + 1)')
     v = judge(text)
-    assert v.code == 'raised' and 'MemcheckError' in v.why, str(v)
+    assert v.code == 'raised' and 'MemcheckError' in v.reason, str(v)
 
 
 def test_a_thread_of_a_library_is_none_of_the_submission():
@@ -237,13 +237,13 @@ def test_threads_are_told_apart_by_whose_code_they_run(tmp_path, monkeypatch):
     head = 'import time\nfrom neighbour import begin\n\ndef nap(): time.sleep(1)'
     assert (v := verdict(body.format(''), head)), str(v)
     v = verdict(body.format('nap'), head)
-    assert v.code == 'late' and 'submission.py, line ' in v.why, str(v)
+    assert v.code == 'late' and 'submission.py, line ' in v.reason, str(v)
     processes.stop()
 
 
 def test_sides_are_timed_alternately():
     v = judge(honest()['softmax_torch'], timing=True)
-    assert v and len(v.times) == len(v.reference) == 10 and v.ratio > 0 and (ON_GPU or 'emulator' in str(v))
+    assert v and len(v.times) == len(v.reference_times) == 10 and v.speedup > 0 and (ON_GPU or 'emulator' in str(v))
 
 
 # Files that are not submissions
@@ -257,7 +257,7 @@ def test_sides_are_timed_alternately():
 ])
 def test_a_file_that_is_not_a_submission(text, said, tmp_path):
     v = judge(text, 'softmax')
-    assert v.code == 'form' and re.search(said, v.why), str(v)
+    assert v.code == 'form' and re.search(said, v.reason), str(v)
     with pytest.raises(FormError): read_submission(text)
 
 
@@ -276,7 +276,7 @@ def test_a_wrong_call_of_the_judge_is_refused(call, error, said):
 
 def test_a_text_of_one_line_is_taken_for_a_path():
     for text in 'def custom_kernel(data): return data', 'x'*5000:
-        assert 0 < judge(text, 'add').why.count(text[:300]) and 'x'*301 not in judge(text, 'add').why
+        assert 0 < judge(text, 'add').reason.count(text[:300]) and 'x'*301 not in judge(text, 'add').reason
 
 
 def test_attributes_that_torch_compile_adds_are_not_methods():
@@ -288,8 +288,8 @@ def test_attributes_that_torch_compile_adds_are_not_methods():
 
 def test_a_file_that_cannot_be_read(tmp_path):
     (tmp_path/'latin.py').write_bytes(b'# \xe9\n')
-    assert 'UTF-8' in judge(tmp_path/'latin.py', 'sum').why
-    assert 'none.py' in judge(tmp_path/'none.py', 'sum').why
+    assert 'UTF-8' in judge(tmp_path/'latin.py', 'sum').reason
+    assert 'none.py' in judge(tmp_path/'none.py', 'sum').reason
     with pytest.raises(ValueError, match=saying("'fft'", 'grey, add')): judge(honest()['grey_torch'], 'fft')
     with pytest.raises(ValueError, match=saying('task', 'leaderboard')): judge(softmax('return data'))
 
@@ -341,13 +341,13 @@ def test_a_nan_that_was_computed_is_not_called_unwritten(dtype):
 ])
 def test_nan_of_each_origin_has_its_code(body, code, said):
     v = verdict(body)
-    assert v.code == code and said in v.why and ('0/0' in v.why) == (code == 'nan'), str(v)
+    assert v.code == code and said in v.reason and ('0/0' in v.reason) == (code == 'nan'), str(v)
 
 
 def test_an_output_of_a_task_that_is_not_written_is_called_so():
     text = 'def custom_kernel(data):\n    a, b, out = data\n    out[5:] = (a + b)[5:]\n    return out\n'
     v = judge(HEAD + text, 'add_into')
-    assert v.code == 'unwritten' and names(v.why, '5 of 1000', [0]), str(v)
+    assert v.code == 'unwritten' and names(v.reason, '5 of 1000', [0]), str(v)
 
 
 def test_hidden_sizes_differ_from_the_published_ones():
@@ -364,7 +364,7 @@ def test_a_task_of_ones_own():
                 lambda rng: dict(n=rng.randrange(1, 99)), dtype='int64', check_implementation=check)
     assert judge(softmax('return data.sort().values'), task)
     v = judge(softmax('return data.clone()'), task)
-    assert v.code == 'wrong' and 'wrong in' in v.why, str(v)
+    assert v.code == 'wrong' and 'wrong in' in v.reason, str(v)
     assert task.baseline() is None or 'custom_kernel' in task.baseline()
 
 

@@ -357,7 +357,7 @@ def get_init_inputs(): return []
 def test_an_honest_form_is_accepted(name):
     v = judge(RIGHT[name], 'softmax')
     assert v and v.code == 'accepted', str(v)
-    assert bool(v.counts) == (ON_GPU or 'triton' in name)  # a GPU runs kernels of torch, too
+    assert bool(v.launch_counts) == (ON_GPU or 'triton' in name)  # a GPU runs kernels of torch, too
 
 
 def test_files_as_editors_write_them(tmp_path):
@@ -389,7 +389,7 @@ def test_files_as_editors_write_them(tmp_path):
 ])
 def test_what_looks_like_a_form_and_is_none(text, code, said):
     v = judge(text, 'softmax')
-    assert v.code == code and said in v.why, str(v)
+    assert v.code == code and said in v.reason, str(v)
 
 
 def test_kernels_are_those_of_the_program():

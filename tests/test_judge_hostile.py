@@ -22,7 +22,7 @@ from exhaustive import mark_exhaustive
 from gridstride.cpp.toolchain import compilers
 from gridstride.judge import TASKS, Verdict, compiling, honest, processes, read_submission, wire
 from gridstride.judge.__main__ import main
-from gridstride.judge.bench import Bench, Call, Refusal, _valid_facts
+from gridstride.judge.calls import CallChecker, Call, Refusal, _valid_facts
 from gridstride.judge.isolation import are_namespaces_supported, descendants, hidden_folders, is_stopped, needed_paths
 from gridstride.judge.verdicts import ISOLATION
 from gridstride.utils import cache_dir
@@ -68,8 +68,8 @@ def attack(text, **values):
     "The verdict on a submission with these values in it, and what it said, which must fit into what a verdict keeps"
     for name, value in values.items(): text = text.replace(name, repr(value))
     v = judge(PRELUDE + text, 'softmax')
-    assert not v.accepted or len(v.printed) < processes._MAX_OUTPUT_TEXT, 'the output was cut off: print less'
-    said = [json.loads(o) for o in v.printed.splitlines() if o.startswith('{')]
+    assert not v.accepted or len(v.output) < processes._MAX_OUTPUT_TEXT, 'the output was cut off: print less'
+    said = [json.loads(o) for o in v.output.splitlines() if o.startswith('{')]
     return v, {k: x for o in said for k, x in o.items()}
 
 
@@ -216,7 +216,7 @@ say(got=run(cuda_kernel(SRC)))
 @pytest.mark.usefixtures('sandbox')
 def test_compile_errors_are_reported_as_usual():
     v, _ = attack(COMPILES + 'cuda_kernel(SRC.replace(";", ":"))', NUMBER=1)
-    assert v.code == 'raised' and 'CompileError' in v.why, str(v)
+    assert v.code == 'raised' and 'CompileError' in v.reason, str(v)
 
 
 @cpu_only
@@ -372,7 +372,7 @@ while True:
     try: subprocess.Popen(['sleep', '600'])
     except OSError: pass
 ''')
-    assert v.code == 'died' and '256 processes' in v.why and time.monotonic() - begin < 20, str(v)
+    assert v.code == 'died' and '256 processes' in v.reason and time.monotonic() - begin < 20, str(v)
 
 
 @lru_cache
@@ -391,7 +391,7 @@ def limit_memory(monkeypatch, n):
 def test_too_much_memory_ends_it(monkeypatch):
     limit_memory(monkeypatch, 1 << 30)
     v, _ = attack("kept = bytearray(b'x' * (3 << 29)); time.sleep(60)")
-    assert v.code == 'died' and 'GiB of memory' in v.why, str(v)
+    assert v.code == 'died' and 'GiB of memory' in v.reason, str(v)
 
 
 @pytest.mark.usefixtures('sandbox')
@@ -546,7 +546,7 @@ libc.shmdt(ctypes.c_void_p(place))'''),
 def test_what_no_process_has_mapped_is_counted_too(where, text, monkeypatch):
     limit_memory(monkeypatch, 1 << 29)
     v, _ = attack(f'{text}\ntime.sleep(60)')
-    assert v.code == 'died' and where in v.why, str(v)
+    assert v.code == 'died' and where in v.reason, str(v)
 
 
 # Results and calls: each tries to be accepted for less than the work, or to harm the judge
@@ -731,7 +731,7 @@ def custom_kernel(data):
     kept.add(key)
     return torch.softmax(data, -1)
 ''')
-    assert v.accepted and got == dict(hit=False, calls=v.calls - (not ON_GPU)), (str(v), got)  # one more is profiled
+    assert v.accepted and got == dict(hit=False, calls=v.num_calls - (not ON_GPU)), (str(v), got)  # 1 is profiled
 
 
 @pytest.mark.parametrize('sent', [
@@ -805,7 +805,7 @@ say(key=attempt(lambda: open(KEY).read()), own=attempt(lambda: put(j.__file__, '
         and not o.startswith(('null', 'zero', 'full', 'random', 'urandom', 'std', 'nvidia', 'kfd'))
         and not attempt(lambda: open('/dev/' + o, 'rb').close()).startswith('no: ')])
 ''', KEY=key.name, JUDGE=os.getpid(), HOME=str(Path.home()))
-    assert v.accepted and got['folder'] == '1' and got['traced'] == -1, (str(v), v.printed, got)
+    assert v.accepted and got['folder'] == '1' and got['traced'] == -1, (str(v), v.output, got)
     assert got['named'] == '5' and got['devices'] > 3, got  # CUDA's driver names its threads
     for what in ('key', 'own', 'memory', 'signalled', 'environ', 'home', 'parent', 'system'):
         assert got[what].startswith('no: '), (what, got)
@@ -840,7 +840,7 @@ seccomp._DENIED_CALLS = {[(name, *numbers) for name, numbers in denied.items()]}
 prctl(38, 1)
 assert seccomp.install_filter()
 v = judge(honest()['softmax_torch'])
-print(json.dumps([v.code, v.isolation, str(v) + v.printed]))"""
+print(json.dumps([v.code, v.isolation, str(v) + v.output]))"""
     done = subprocess.run([sys.executable, '-c', code], cwd=Path(__file__).parents[1], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     code, held, said = json.loads(done.stdout)
@@ -880,7 +880,7 @@ def custom_kernel(data):
 def test_a_forged_counter_does_not_prove_that_kernels_run():
     "The executor decides: in a process in which launches never do anything the answer is right, too"
     v, _ = attack(FORGED)
-    assert v.code == 'fallback' and 'softmax_kernel' in v.why, str(v)
+    assert v.code == 'fallback' and 'softmax_kernel' in v.reason, str(v)
 
 
 def test_no_character_of_a_submission_controls_a_terminal(capsys, tmp_path):
@@ -895,22 +895,22 @@ def test_no_character_of_a_submission_controls_a_terminal(capsys, tmp_path):
         shown = capsys.readouterr().out
         assert not re.search('[\x00-\x08\x0b-\x1f\x7f-\x9f\u202e\u2028]', shown), ascii(shown)
         assert not [o for o in shown.splitlines() if o.startswith('submission.py')], shown
-    v = Verdict('a', 'b', 'accepted', counts={'k\x1b[2J': 1})
+    v = Verdict('a', 'b', 'accepted', launch_counts={'k\x1b[2J': 1})
     assert '\x1b' not in str(v) and 'k\\x1b[2J x1' in str(v)
 
 
 @pytest.mark.parametrize('event', [math.nan, -1., 0., math.inf, .2, None])
 def test_events_longer_than_their_call_or_none_at_all_are_refused(event):
     "On a GPU the time between events comes from the submission's process"
-    bench = Bench(None, TASKS['sum'], 'cuda', 1)
+    checker = CallChecker(None, TASKS['sum'], 'cuda', 1)
     facts = _valid_facts(json.loads(json.dumps(dict(facts=dict(event=event) if event is not None else {}))))
-    with pytest.raises(Refusal) as e: bench.check_times(Call({}, (), (), facts, .1))
+    with pytest.raises(Refusal) as e: checker.check_times(Call({}, (), (), facts, .1))
     assert e.value.code == 'clock'
-    bench.check_times(Call({}, (), (), dict(event=.05), .1))
+    checker.check_times(Call({}, (), (), dict(event=.05), .1))
 
 
 def test_a_gpu_that_works_on_for_no_number_of_seconds_is_refused():
-    with pytest.raises(Refusal): Bench(None, TASKS['sum'], 'cuda', 1).check_finished(dict(after=math.nan))
+    with pytest.raises(Refusal): CallChecker(None, TASKS['sum'], 'cuda', 1).check_finished(dict(after=math.nan))
 
 
 @cpu_only

@@ -122,7 +122,7 @@ def test_a_source_is_confined(tmp_path, monkeypatch):
     monkeypatch.setenv('HOME', str(tmp_path))
     source = NOSY.format(home=str(tmp_path), folder=str(tmp_path))
     result = sandbox.run_confined(['check', 'a.py', '--format', 'json'], {'a.py': source})
-    found, = json.loads(result.out)['findings']
+    found, = json.loads(result.stdout)['findings']
     assert result.status == 1 and found['code'] == 'same_value' and 'limits' in result.isolation
     if 'landlock' in result.isolation: assert 'theirs' not in os.listdir(tmp_path)
 

@@ -112,7 +112,7 @@ def test_a_report_survives_being_kept(kernels):
     r = ncu_report.Ncu(kernels.values(), '2025.3.1', ['a doubt'])
     r[0].lines, r[0].raw = (ncu_report.parse_source_lines(sample('ncu_2025.3_source.csv'))[0][1],
                             ncu_report.parse_raw_metrics(sample('ncu_2025.3_raw.csv'))[0])
-    again = ncu_report.report_from_json(json.loads(json.dumps(r.to_json())), mark='recorded on it')
+    again = ncu_report.report_from_json(json.loads(json.dumps(r.to_json())), provenance='recorded on it')
     assert repr(again) == f'{r!r}\n[recorded on it]'
     assert again._repr_html_().count('<tr>') == r._repr_html_().count('<tr>') > 100
     assert again['strided']['Duration'] == r[1]['Duration'] and again[0].raw == r[0].raw
@@ -388,7 +388,8 @@ def test_a_recording_replaces_ncu_where_counters_are_not_permitted(fake, tmp_pat
     said = capsys.readouterr().out
     assert said.count('\n') == 1 and 'ERR_NVGPUCTRPERM' in said and 'recorded' in said
     assert 'ncu 2025.3.1' in said
-    assert repr(here).startswith(repr(there)) and here.mark.startswith('recorded') and here.mark in here._repr_html_()
+    assert repr(here).startswith(repr(there)) and here.provenance.startswith('recorded')
+    assert here.provenance in here._repr_html_()
     with pytest.raises(Unavailable, match='other arguments'): prof.ncu(talks, 'x', record='99_ncu')
     with pytest.raises(Unavailable, match='other arguments'):
         prof.ncu(lambda: talks('x'), lines=True, record='99_ncu')

@@ -253,7 +253,7 @@ def branching(x, out):
 
 def test_coverage_counts_lines_and_warps():
     coverage = line_coverage.LineCoverage()
-    with Recorder(launch_context=coverage.covering).recording():
+    with Recorder(launch_context=coverage.recording).recording():
         branching[1, 128](np.zeros(128, np.float32), np.zeros(128, np.float32))
     (file, one), = coverage.to_dict().items()
     first = branching.py_func.__code__.co_firstlineno + 2
@@ -268,7 +268,7 @@ def test_coverage_counts_lines_and_warps():
 
 def test_tracing_is_restored():
     before = sys.gettrace()
-    with line_coverage.LineCoverage().covering(LaunchTarget(None, __file__)): assert sys.gettrace() is not before
+    with line_coverage.LineCoverage().recording(LaunchTarget(None, __file__)): assert sys.gettrace() is not before
     assert sys.gettrace() is before
 
 
@@ -307,7 +307,7 @@ def test_coverage_counts_lines_and_warps_of_cuda():
     statements = ('if (mode == 3)', 'return v * 7;', 'return v * 2;', 'out[i] = scale(x[i], 1);', 'out[0] = 3;',
                   'out[0] = 1;', 'if (i < n) {', '} else if (i > 1000) {', 'for (int j = 0; j < i / 32; j++)')
     line = {text: next(i for i, row in enumerate(rows, 1) if row.strip() == text) for text in statements}
-    with Recorder(launch_context=coverage.covering).recording():
+    with Recorder(launch_context=coverage.recording).recording():
         kernels.scaled[1, 64](np.ones(50, np.float32), np.zeros(50, np.float32), 50)
     (file, one), = coverage.to_dict().items()
     assert file.endswith('test_pytest_plugin.py') and {*line.values()} <= {*one['executable']}
@@ -316,7 +316,7 @@ def test_coverage_counts_lines_and_warps_of_cuda():
     branches = [0, 2, 0], [2, 1, 1], [0, 1, 0], [1, 2, 0]  # of two warps the second diverges; loops count iterations
     assert one['branches'] == {str(line[text]): counts for text, counts in zip(
         ('if (mode == 3)', 'if (i < n) {', '} else if (i > 1000) {', 'for (int j = 0; j < i / 32; j++)'), branches)}
-    with Recorder(launch_context=coverage.covering).recording(): kernels.other[1, 1](np.zeros(1, np.float32))
+    with Recorder(launch_context=coverage.recording).recording(): kernels.other[1, 1](np.zeros(1, np.float32))
     assert {*one['executable']} - {*coverage.to_dict()[file]['executed']} == missed - {line['out[0] = 1;']}
 
 
@@ -332,7 +332,7 @@ def test_coverage_counts_lines_of_triton():
                 tl.store(out, 0)
             tl.store(out + i, tl.load(x + i))
 
-        with Recorder(launch_context=coverage.covering).recording():
+        with Recorder(launch_context=coverage.recording).recording():
             copied[(1,)](torch.ones(16, device='cuda'), torch.zeros(16, device='cuda'), 16)
     (file, one), = coverage.to_dict().items()
     first = copied.fn.__code__.co_firstlineno + 2

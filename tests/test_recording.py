@@ -51,7 +51,7 @@ def test_shown_with_its_mark_where_there_is_no_gpu(made, capsys):
     rec = recorded('profiling_a', missing, 'source', 7)
     assert (capsys.readouterr().out == 'A profile needs an NVIDIA GPU. What follows was recorded on an NVIDIA H100, '
                                        '2026-11-21 (ncu 2025.3, torch 2.11)\n')
-    assert rec.data == {'GB/s': 3001} and rec.mark in rec._repr_mimebundle_()['text/plain']
+    assert rec.data == {'GB/s': 3001} and rec.provenance in rec._repr_mimebundle_()['text/plain']
 
 
 @pytest.mark.parametrize('form,shown',

@@ -58,7 +58,7 @@ class Ceilings(dict):
     `date`, `driver` and `torch` identify the measurement"""
 
     @property
-    def mark(self) -> str:
+    def provenance(self) -> str:
         "The GPU, date and versions of the measurement, and whether it is a recording"
         origin = 'recorded' if self.get('recorded') else 'measured'
         return f"{origin} on an {self['gpu']}, {self['date']} (driver {self['driver']}, torch {self['torch']})"
@@ -178,7 +178,7 @@ def ceilings(
 
         ceilings()['copy']  # GB/s"""
     if not key and backend() == 'sim':
-        print(f"No GPU was found, so these are not this machine's ceilings: {H100.mark}")
+        print(f"No GPU was found, so these are not this machine's ceilings: {H100.provenance}")
         return H100
     path = cache_dir() / 'ceilings.json'
     key = key or _this_machine()

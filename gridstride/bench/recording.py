@@ -115,7 +115,7 @@ def provenance(machine_info: dict) -> str:  # as `machine` returns it
 
 # A value is stored in each MIME type in which a notebook can show it (text, HTML, SVG, PNG), and also as data if JSON
 # can represent it.
-_FORMS = {
+_REPR_METHODS = {
     'text/html': '_repr_html_',
     'image/svg+xml': '_repr_svg_',
     'image/png': '_repr_png_',
@@ -139,7 +139,7 @@ def mime_representations(x) -> dict:  # MIME type -> text, base64 if it is binar
     if hasattr(x, '_repr_mimebundle_'):
         bundle = dict(x._repr_mimebundle_())
     else:
-        bundle = {mime_type: getattr(x, method)() for mime_type, method in _FORMS.items() if hasattr(x, method)}
+        bundle = {mime_type: getattr(x, method)() for mime_type, method in _REPR_METHODS.items() if hasattr(x, method)}
     if hasattr(x, 'savefig'):
         bundle['image/png'] = _png(x)
     bundle.setdefault('text/plain', x if isinstance(x, str) else repr(x))
@@ -159,32 +159,33 @@ def _json_data(x):
 class Recording:
     """A value that was recorded on another machine; a notebook shows it as it was shown there.
 
-    `data`: the value as JSON data; `made`: GPU, date and versions, see `machine`."""
+    `data`: the value as JSON data; `machine_info`: GPU, date and versions, see `machine`;
+    `representations`: see `mime_representations`."""
 
-    def __init__(self, key, made, forms, data=None):
+    def __init__(self, key, machine_info, representations, data=None):
         self.key = key
-        self.made = made
-        self.forms = forms
+        self.machine_info = machine_info
+        self.representations = representations
         self.data = data
 
     @property
-    def mark(self) -> str:
+    def provenance(self) -> str:
         "The line with the GPU, the date and the versions"
-        return provenance(self.made)
+        return provenance(self.machine_info)
 
     def __repr__(self):
-        return f"{self.forms['text/plain']}\n[{self.mark}]"
+        return f"{self.representations['text/plain']}\n[{self.provenance}]"
 
     def _html(self):
         "Return the HTML that a notebook shows, with the provenance below it; None if there is only text"
-        html = self.forms.get('text/html') or self.forms.get('image/svg+xml')
-        if not html and 'image/png' in self.forms:
-            html = f'<img src="data:image/png;base64,{self.forms["image/png"]}">'
-        return html and f'{html}<p style="margin:.2em 0 .8em">[{escape(self.mark)}]</p>'
+        html = self.representations.get('text/html') or self.representations.get('image/svg+xml')
+        if not html and 'image/png' in self.representations:
+            html = f'<img src="data:image/png;base64,{self.representations["image/png"]}">'
+        return html and f'{html}<p style="margin:.2em 0 .8em">[{escape(self.provenance)}]</p>'
 
     def _repr_mimebundle_(self, include=None, exclude=None):
         html = self._html()
-        return {**self.forms, **({'text/html': html} if html else {}), 'text/plain': repr(self)}
+        return {**self.representations, **({'text/html': html} if html else {}), 'text/plain': repr(self)}
 
 
 def _append(variable, line):
@@ -251,14 +252,15 @@ def read(
     "Return the recording `name`. Raises Unavailable if there is none, or if its key is different"
     path = recorded_file(_path(name, folder))
     try:
-        recording = Recording(**json.loads(path.read_text(encoding='utf-8')))
+        content = json.loads(path.read_text(encoding='utf-8'))
+        recording = Recording(content['key'], content['made'], content['forms'], content.get('data'))
     except FileNotFoundError:
         raise Unavailable(f'there is no recording {path}') from None
-    except (ValueError, TypeError) as e:
+    except (ValueError, TypeError, KeyError) as e:
         raise Unavailable(f'the recording {path} cannot be read ({e})') from None
-    fits = recording.key == key or renew_key(name, recording.key, key, folder)
-    log_lookup(name, 'hit' if fits else 'stale')
-    if fits:
+    is_current = recording.key == key or renew_key(name, recording.key, key, folder)
+    log_lookup(name, 'hit' if is_current else 'stale')
+    if is_current:
         return recording
     raise Unavailable(
         f'the recording {path} was made from another source or other arguments, so it is not shown: '
@@ -319,8 +321,8 @@ def recorded(
             _log_missing_recording(name, e)
         recording = _replay(name, recording_key, folder, str(e))
         _last_origin = 'recorded'
-        _last_machine = recording.made
-        return load(recording.data, recording.mark) if load else recording
+        _last_machine = recording.machine_info
+        return load(recording.data, recording.provenance) if load else recording
     log_lookup(name, 'made')
     if is_recording():
         write(
@@ -337,7 +339,9 @@ def recorded(
 
 _printed = set()  # the reasons and provenances that were printed; each is printed only once
 _last_origin = 'here'  # of the values that `recorded` returned last: 'here', 'recorded'
-_last_machine = None  # `made` of the recording that `recorded` returned last, None for a value that was computed here
+_last_machine = (
+    None  # `machine_info` of the recording that `recorded` returned last, None for a value that was computed here
+)
 
 
 def _replay(name, recording_key, folder, reason):
@@ -347,10 +351,12 @@ def _replay(name, recording_key, folder, reason):
     except Unavailable as e:
         raise Unavailable(f'{reason}; and {e}') from None
     sentence = f'{reason}. '  # a string, because a reason may be an error, and equal errors are different objects
-    short_provenance = f'R{brief_provenance(recording.made)[1:]}, as above'
-    shown_provenance = short_provenance if recording.mark in _printed else f'What follows was {recording.mark}'
+    short_provenance = f'R{brief_provenance(recording.machine_info)[1:]}, as above'
+    shown_provenance = (
+        short_provenance if recording.provenance in _printed else f'What follows was {recording.provenance}'
+    )
     print(f"{'' if sentence in _printed else sentence}{shown_provenance}")
-    _printed.update((sentence, recording.mark))
+    _printed.update((sentence, recording.provenance))
     return recording
 
 
@@ -403,7 +409,7 @@ def print_on_gpu(
             show()
         return output.getvalue()
 
-    print(recorded(name, make, show, *parts, load=lambda text, mark: text, folder=folder), end='')
+    print(recorded(name, make, show, *parts, load=lambda text, provenance: text, folder=folder), end='')
 
 
 # The titles of tables and plots contain the provenance, too, because they may be shown without the printed line.
@@ -451,7 +457,7 @@ def _range(low, high, unit=''):
     return _with_unit(_format_number(low) if low == high else f'{_format_number(low)} to {_format_number(high)}', unit)
 
 
-def _within(low, measured, high):
+def _is_within(low, measured, high):
     return measured is not None and (low is None or measured >= low) and (high is None or measured <= high)
 
 
@@ -473,7 +479,7 @@ def _is_enforced(mark):
 
 def _claim_line(text, low, measured, high, unit, mark, guess, where=REFERENCE_GPU):
     "Return the line of a claim. Raises AssertionError as `claim` does"
-    holds = _within(low, measured, high)
+    holds = _is_within(low, measured, high)
     actual = 'not measured here' if measured is None else _with_unit(_format_number(measured), unit)
     contrast = '' if holds or measured is None else 'but '
     line = f'{text}: {actual}, {contrast}expected {_range(low, high, unit)} on {where}'
@@ -522,7 +528,7 @@ def expected(
 def _expected_text(low, measured, high, unit, mark, guess, over=''):
     "Format `expected`; the measured value is included if it is a speedup over another row, `over`"
     actual = 'not measured' if measured is None else _with_unit(_format_number(measured), unit)
-    if not (holds := _within(low, measured, high)) and _is_enforced(mark):
+    if not (holds := _is_within(low, measured, high)) and _is_enforced(mark):
         raise AssertionError(f'The text expects {_range(low, high, unit)}, but the measured value is {actual}')
     cell = _range(low, high, unit) + (f' over {over} ({actual})' if over else '')
     cell += '' if holds or measured is None else ', but not here'
@@ -552,7 +558,7 @@ def claim_table(
 class Expectations:
     """Claims about the rows of a table: `expect` adds one, and the table shows them in a column.
 
-    A subclass has `names`, `baseline`, `mark`, and `in_unit(name, unit, over)`."""
+    A subclass has `names`, `baseline`, `provenance`, and `in_unit(name, unit, over)`."""
 
     where = REFERENCE_GPU  # the GPU on which the ranges were measured
 
@@ -576,7 +582,7 @@ class Expectations:
         measured = self.in_unit(name, unit, over)
         other = '' if over in (None, self.baseline) else over  # whose speedup no column has
         try:
-            text = _expected_text(low, measured, high, unit, self.mark, guess, other)
+            text = _expected_text(low, measured, high, unit, self.provenance, guess, other)
         except AssertionError as e:
             raise AssertionError(f'{name}: {e}') from None
         self.expectations.setdefault(name, []).append(text)

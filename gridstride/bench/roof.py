@@ -103,21 +103,21 @@ class Roofline(Expectations):
 
     baseline = None  # each expectation in 'x' names the kernel that it compares with
 
-    def __init__(self, points, roof, peak, mark=''):
+    def __init__(self, points, roof, peak, provenance=''):
         self.points = points
         self.roof = roof
         self.peak = peak
-        self.mark = mark  # provenance of the recording that it was read from; empty: measured here
+        self.provenance = provenance  # provenance of the recording that it was read from; empty: measured here
 
     def plain(self) -> dict:
         "Return the values as JSON data, for a recording"
         return dict(points=[list(p) for p in self.points], roof=dict(self.roof), peak=self.peak)
 
     @classmethod
-    def load(cls, data, mark=''):
-        "Return the `Roofline` from the data of `plain`; `mark`: the provenance of the recording"
+    def load(cls, data, provenance=''):
+        "Return the `Roofline` from the data of `plain`; `provenance`: that of the recording"
         roof = limits.Ceilings(data['roof'], recorded=True)
-        return cls([Point(*p) for p in data['points']], roof, data['peak'], mark)
+        return cls([Point(*p) for p in data['points']], roof, data['peak'], provenance)
 
     @property
     def data_sheet(self) -> dict:
@@ -172,10 +172,10 @@ class Roofline(Expectations):
     @property
     def table(self) -> Table:
         "The values, with a row per kernel"
-        return self._table(title=self.roof.mark)
+        return self._table(title=self.roof.provenance)
 
     def __repr__(self):
-        return repr(self._table(note=f'ceilings: {self.roof.mark}'))
+        return repr(self._table(note=f'ceilings: {self.roof.provenance}'))
 
     def plot(self, ax=None):
         "Plot the roofline and the kernels; return the axes"
@@ -192,7 +192,7 @@ class Roofline(Expectations):
         low = min([ridge / 100, *(p.intensity / 2 for p in self.points)])
         high = max([ridge * 30, *(p.intensity * 2 for p in self.points)])
         self._draw_bounds(ax, (low, ridge, high), copy, peak)
-        title = f'{copy:,.0f} GB/s and {peak:,.4g} TFLOP/s ({self.peak}),\n{self.roof.mark}'
+        title = f'{copy:,.0f} GB/s and {peak:,.4g} TFLOP/s ({self.peak}),\n{self.roof.provenance}'
         if self.data_sheet:
             sheet_ridge = self.data_sheet['peak'] * 1000 / self.data_sheet['copy']
             self._draw_bounds(ax, (low, sheet_ridge, high), **self.data_sheet, ls='--')

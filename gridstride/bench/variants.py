@@ -341,7 +341,7 @@ class VariantComparison(Expectations):
         return [*self.rows]
 
     @property
-    def mark(self) -> str:
+    def provenance(self) -> str:
         "The GPU and date of the recording that is shown; empty if this was measured here"
         return self.made if self.made.startswith('recorded') else ''
 

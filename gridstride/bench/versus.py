@@ -84,12 +84,12 @@ class StoredTiming(NamedTuple):
 class Comparison(Expectations):
     "The `timings` of candidates by name, and `ratios`: by name, (median, low, high) of the speedup over the baseline"
 
-    def __init__(self, timings, ratios, baseline, size=None, mark=''):
+    def __init__(self, timings, ratios, baseline, size=None, provenance=''):
         self.timings = timings
         self.ratios = ratios
         self.baseline = baseline
         self.size = size
-        self.mark = mark  # provenance of the recording that it was read from; empty: measured here
+        self.provenance = provenance  # provenance of the recording that it was read from; empty: measured here
 
     def plain(self) -> dict:
         "Return the values as JSON data, for a recording"
@@ -98,10 +98,10 @@ class Comparison(Expectations):
         return dict(timings=timings, ratios=ratios, baseline=self.baseline, size=self.size)
 
     @classmethod
-    def load(cls, data, mark=''):
-        "Return the `Comparison` from the data of `plain`; `mark`: the provenance of the recording"
+    def load(cls, data, provenance=''):
+        "Return the `Comparison` from the data of `plain`; `provenance`: that of the recording"
         timings = {name: StoredTiming(**t) for name, t in data['timings'].items()}
-        return cls(timings, data['ratios'], data['baseline'], data['size'], mark)
+        return cls(timings, data['ratios'], data['baseline'], data['size'], provenance)
 
     @property
     def names(self) -> list:
@@ -153,7 +153,7 @@ class Comparison(Expectations):
         "Return the title of the table: size, device and baseline"
         t = next(iter(self.timings.values()))
         size = '' if self.size is None else f'size {self.size}, '
-        origin = self.mark.partition(' (')[0] or t.device  # without the versions
+        origin = self.provenance.partition(' (')[0] or t.device  # without the versions
         return f"{size}{origin}{'' if t.gpu else ': no GPU time'}; speedups over {self.baseline}"
 
     def __repr__(self):

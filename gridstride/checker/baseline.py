@@ -6,16 +6,16 @@ source line; the line number may change, so a baseline remains valid after edits
 import json
 from pathlib import Path
 
-__all__ = ['Allowed', 'entry_of', 'read_baseline', 'stale_lines', 'write_baseline']
+__all__ = ['AllowedFindings', 'entry_of', 'read_baseline', 'stale_lines', 'write_baseline']
 
 _IDENTITY = 'kind', 'code', 'file', 'kernel', 'source'  # the fields that identify a finding in a baseline
 _FIELDS = *_IDENTITY, 'line', 'summary', 'test'
 
 
-class Allowed:
+class AllowedFindings:
     """The findings that a run allows, by code or by the entries of a baseline, or all of them, to write a baseline.
 
-    `finding in Allowed(codes=['race'])` tests a `Finding`."""
+    `finding in AllowedFindings(codes=['race'])` tests a `Finding`."""
 
     def __init__(self, codes=(), entries=(), all_findings=False):
         self.codes, self.all_findings = {*codes}, all_findings
@@ -56,8 +56,10 @@ def stale_lines(entries, found_entries):
 
 def write_baseline(file, entries) -> int:
     "Write entries to a baseline, each once; returns their number"
-    by_test = sorted(entries, key=lambda entry: entry.get('test') or '', reverse=True)
-    distinct = {_identity(entry): entry for entry in by_test}  # with the first of its tests, in any order of them
-    baseline = dict(version=1, findings=[distinct[identity] for identity in sorted(distinct)])
+    sorted_entries = sorted(entries, key=lambda entry: entry.get('test') or '', reverse=True)
+    entry_of_identity = {
+        _identity(entry): entry for entry in sorted_entries
+    }  # with the first of its tests, in any order of them
+    baseline = dict(version=1, findings=[entry_of_identity[identity] for identity in sorted(entry_of_identity)])
     Path(file).write_text(json.dumps(baseline, indent=2, ensure_ascii=False) + '\n', encoding='utf-8')
-    return len(distinct)
+    return len(entry_of_identity)

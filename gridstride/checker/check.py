@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from .baseline import Allowed, entry_of, read_baseline, stale_lines, write_baseline
+from .baseline import AllowedFindings, entry_of, read_baseline, stale_lines, write_baseline
 from .finding import Finding, checks_to_disable, relative_path, require_codes
 from .formats import FORMATS, count_text
 from .schedules import minimize_swaps, parse_schedule, schedules_of, shrink_sizes
@@ -73,7 +73,7 @@ def _parse_report(lines, status):
 def check_file(
     job: Job,  # the file, with its options
     schedules: list,  # of `Schedule`
-    allowed=Allowed(),  # the findings that are not reported
+    allowed=AllowedFindings(),  # the findings that are not reported
     seconds=60.0,  # time limit of the search for a simple schedule that shows a finding
 ) -> FileResult:
     "Check a file under one schedule after another, until one has a finding that stops a kernel"
@@ -87,8 +87,8 @@ def _check_file(job, schedules, allowed, seconds, workers):
         job = replace(job, schedule=str(schedule))
         findings, launches, error, output = _run_worker(job, workers)
         last_findings = findings
-        while checks := checks_to_disable(last_findings, allowed, {*map(tuple, job.disabled)}):
-            job = replace(job, disabled=[*job.disabled, *checks])
+        while checks := checks_to_disable(last_findings, allowed, {*map(tuple, job.disabled_checks)}):
+            job = replace(job, disabled_checks=[*job.disabled_checks, *checks])
             last_findings, launches, error, output = _run_worker(job, workers)
             findings += last_findings
         result.schedules.append(str(schedule))
@@ -271,12 +271,12 @@ def _job(file, options, args):
         file,
         args=args,
         seconds=options.seconds,
-        include=options.include,
-        define=[*options.define, *([f'GRIDSTRIDE_ARCH={options.arch}'] if options.arch else [])],
-        units=options.units,
+        include_folders=options.include,
+        macros=[*options.define, *([f'GRIDSTRIDE_ARCH={options.arch}'] if options.arch else [])],
+        other_sources=options.units,
         launch=options.launch,
         sizes=sizes,
-        values=options.arg,
+        launch_args=options.arg,
     )
 
 
@@ -301,7 +301,7 @@ def main(argv=None) -> int:  # exit status: 0 without findings, 1 with findings,
     except ValueError as e:
         parser.error(f'--seeds: {e}')
     entries = _read_entries(parser, options)
-    allowed = Allowed(options.allow, entries, all_findings=bool(options.write_baseline))
+    allowed = AllowedFindings(options.allow, entries, all_findings=bool(options.write_baseline))
     _prepare_emulator(options.files)
     results = [check_file(_job(file, options, args), schedules, allowed) for file in options.files]
     if report := FORMATS[options.format](results):

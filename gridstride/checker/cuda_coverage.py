@@ -80,8 +80,8 @@ class CudaLines:
     def __init__(self):
         self._blocks = {}  # path of a library -> {offset: {(file, line)}}
         self._functions = []  # ((file, line) of each statement, those of the first block) per function
-        self.executable = {}  # file -> lines
-        self.executed = {}  # file -> lines
+        self.executable_lines = {}  # file -> lines
+        self.executed_lines = {}  # file -> lines
         self.branches = {}  # (file, line) -> [warps that take it, warps that do not, divergent warps]
         self.is_supported = sys.platform == 'linux' and bool(shutil.which('objdump'))
 
@@ -97,10 +97,10 @@ class CudaLines:
             if path not in self._blocks:
                 self._blocks[path] = self._read(path, sources())
             for offset in offsets & self._blocks[path].keys():
-                _add(self.executed, self._blocks[path][offset])
+                _add(self.executed_lines, self._blocks[path][offset])
         for statements, first_block in self._functions:
-            if any(line in self.executed.get(file, ()) for file, line in statements):
-                _add(self.executed, first_block)
+            if any(line in self.executed_lines.get(file, ()) for file, line in statements):
+                _add(self.executed_lines, first_block)
 
     def _add_branches(self, branches, sources):
         for (path, line), counts in branches.items():
@@ -108,7 +108,7 @@ class CudaLines:
                 add_counts(self.branches, _location_in_files(name, line, sources[name]), counts)
 
     def _read(self, path, sources):
-        "Return {offset: lines} of a library's blocks, located in the program's files; add the lines to `executable`"
+        "Return {offset: lines} of a library's blocks, located in the program's files; add them to `executable_lines`"
         command = ['objdump', '-dlC', '--no-show-raw-insn', path]
         listing = subprocess.run(command, capture_output=True, text=True, check=True).stdout
         locations = _Locations(sources)
@@ -118,7 +118,7 @@ class CudaLines:
             self._functions.append((set().union(*lines_of_blocks), lines_of_blocks[0]))
         lines_at = {offset: locations.find_all(lines) for _, offset, lines in blocks}
         for lines in lines_at.values():
-            _add(self.executable, lines)
+            _add(self.executable_lines, lines)
         return lines_at
 
 

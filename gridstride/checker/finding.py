@@ -196,7 +196,7 @@ def finding_of_warning(
 
 def checks_to_disable(
     findings,  # of a run
-    allowed,  # an `Allowed`
+    allowed,  # `AllowedFindings`
     disabled,  # the pairs that were disabled in this run
 ) -> set:  # of pairs (kind, name of a kernel, or None for all kernels)
     """Return the checks without which a program must run again, because their allowed findings ended it.

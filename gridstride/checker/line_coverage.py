@@ -53,10 +53,10 @@ class LineCoverage:
     "Records which lines of kernels are executed, and which branches warps take"
 
     def __init__(self):
-        self.executed = {}  # file -> lines
-        self.executable = {}  # file -> lines
+        self.executed_lines = {}  # file -> lines
+        self.executable_lines = {}  # file -> lines
         self.branches = {}  # (file, line) -> [warps that take it, warps that do not, divergent warps]
-        self._known = set()  # code objects of kernels
+        self._kernel_codes = set()  # code objects of kernels
         self._cuda = CudaLines()
         self._stack = ExitStack()
 
@@ -76,17 +76,17 @@ class LineCoverage:
         self._stack.close()
 
     @contextmanager
-    def covering(self, target):
+    def recording(self, target):
         "Record the kernels that the `with` block launches; `target` is a `recorder.LaunchTarget`"
         try:
-            with self._covering_python() if target.file else nullcontext():
+            with self._recording_python() if target.file else nullcontext():
                 yield
         finally:
             if not target.file and self._cuda.is_supported:
                 self._cuda.collect(target.sources)
 
     @contextmanager
-    def _covering_python(self):
+    def _recording_python(self):
         from ..sim.kernel import active_traces
 
         branches = _BranchTrace()
@@ -106,10 +106,10 @@ class LineCoverage:
         code = frame.f_code
         if code.co_name == '<module>' or not _runs_kernel(frame):
             return None
-        if code not in self._known:
-            self._known.add(code)
-            self.executable.setdefault(code.co_filename, set()).update(_body_lines(code))
-        executed = self.executed.setdefault(code.co_filename, set())
+        if code not in self._kernel_codes:
+            self._kernel_codes.add(code)
+            self.executable_lines.setdefault(code.co_filename, set()).update(_body_lines(code))
+        executed = self.executed_lines.setdefault(code.co_filename, set())
 
         def on_line(frame, event, arg):
             executed.add(frame.f_lineno)
@@ -122,18 +122,18 @@ class LineCoverage:
         python = {
             relative_path(file): dict(
                 executable=sorted(lines),
-                executed=sorted(lines & self.executed.get(file, set())),
+                executed=sorted(lines & self.executed_lines.get(file, set())),
                 branches=_branches_in(self.branches, file),
             )
-            for file, lines in self.executable.items()
+            for file, lines in self.executable_lines.items()
         }
         cuda = {
             relative_path(file): dict(
                 executable=sorted(lines),
-                executed=sorted(self._cuda.executed.get(file, set())),
+                executed=sorted(self._cuda.executed_lines.get(file, set())),
                 branches=_branches_in(self._cuda.branches, file),
             )
-            for file, lines in self._cuda.executable.items()
+            for file, lines in self._cuda.executable_lines.items()
         }
         return merge_coverages([python, cuda])
 

@@ -159,7 +159,7 @@ def _call(name, arguments, seconds=SECONDS, report=lambda seconds, message: None
         _prepare_once(report)
     result = function(partial(run_confined, seconds=seconds), **arguments)
     isolation = ', '.join(result.isolation) or 'by the command itself'
-    parts = [result.out, result.err[-4000:], f'{_status_text(name, result)}; isolation: {isolation}']
+    parts = [result.stdout, result.stderr[-4000:], f'{_status_text(name, result)}; isolation: {isolation}']
     content = [dict(type='text', text=part) for part in parts if part.strip()]
     return dict(content=content, isError=result.status not in (0, 1))
 

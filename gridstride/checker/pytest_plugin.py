@@ -20,7 +20,7 @@ from typing import Any
 
 import pytest
 
-from .baseline import Allowed, entry_of, read_baseline, stale_lines, write_baseline
+from .baseline import AllowedFindings, entry_of, read_baseline, stale_lines, write_baseline
 from .finding import checks_to_disable, require_codes
 from .schedules import parse_schedule, schedules_of
 
@@ -124,7 +124,7 @@ class CheckedTests:
             [parse_schedule(replay)] if replay else schedules_of(option.gridstride_order, option.gridstride_seeds)
         )
         self.coverage = LineCoverage() if option.gridstride_coverage else None
-        self.recorder = Recorder(launch_context=self.coverage.covering) if self.coverage else Recorder()
+        self.recorder = Recorder(launch_context=self.coverage.recording) if self.coverage else Recorder()
         self.baseline = read_baseline(option.gridstride_baseline) if option.gridstride_baseline else []
         self.totals: dict[str, Any] = dict(tests=0, launches=0, findings=0, coverage=[], allowed=[], node_ids=[])
         self._stack = ExitStack()
@@ -139,7 +139,7 @@ class CheckedTests:
 
     def _allowed(self, item):
         "Return the findings that a test allows"
-        return Allowed(_allowed_codes(item), self.baseline, bool(self.config.option.gridstride_write_baseline))
+        return AllowedFindings(_allowed_codes(item), self.baseline, bool(self.config.option.gridstride_write_baseline))
 
     def pytest_collection_modifyitems(self, items):
         "Raise `UsageError` if a marker or the option allows an unknown code"
@@ -155,11 +155,11 @@ class CheckedTests:
         from _pytest.runner import runtestprotocol
 
         item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
-        launches, reports, self.recorder.disabled = 0, [], set()
+        launches, reports, self.recorder.disabled_checks = 0, [], set()
         for schedule in self.schedules:
             reports, num_launches = self._run(schedule, lambda: runtestprotocol(item, log=False, nextitem=nextitem))
             while checks := self._checks_to_disable(item, reports):
-                self.recorder.disabled |= checks
+                self.recorder.disabled_checks |= checks
                 if reports[0].failed:  # a fixture; pytest would raise its cached exception again
                     item.session._setupstate.teardown_exact(None)
                 reports, num_more = self._run(schedule, lambda: runtestprotocol(item, log=False, nextitem=nextitem))
@@ -179,14 +179,14 @@ class CheckedTests:
         "Return the checks whose allowed findings ended a test, which must run again without them"
         if all(report.passed for report in reports):
             return set()
-        return checks_to_disable(self.recorder.findings, self._allowed(item), self.recorder.disabled)
+        return checks_to_disable(self.recorder.findings, self._allowed(item), self.recorder.disabled_checks)
 
     def _run(self, schedule, run):
         "Run a test under a schedule; returns its reports, and the number of its launches"
         from ..diagnostics.settings import CHECKS, change, settings
 
         self.recorder.start(str(schedule))
-        disabled_everywhere = {check for check, kernel in self.recorder.disabled if kernel is None}
+        disabled_everywhere = {check for check, kernel in self.recorder.disabled_checks if kernel is None}
         checks = tuple(check for check in CHECKS if check in {*settings.checks} - disabled_everywhere)
         with change(settings, **schedule.settings, checks=checks):
             return run(), self.recorder.num_launches

@@ -30,16 +30,16 @@ class Recorder:
 
     def __init__(
         self,
-        program=None,  # the file that is checked
+        program_file=None,  # the file that is checked
         report=lambda finding: None,  # called with each new finding
         schedule='forward',
         launch_context: Callable[
             [LaunchTarget], Any
         ] = nullcontext,  # a function that returns a context manager; each launch runs in one
     ):
-        self.program, self.report, self._launch_context = program, report, launch_context
+        self.program_file, self.report, self._launch_context = program_file, report, launch_context
         self.start(schedule)
-        self.disabled = set()  # pairs (kind, name of a kernel): checks that do not run in its launches
+        self.disabled_checks = set()  # pairs (kind, name of a kernel): checks that do not run in its launches
         self.active_targets = []  # targets of the running launches, the innermost last
 
     def start(self, schedule):
@@ -82,7 +82,7 @@ class Recorder:
         return self._errors[-1]
 
     def _locator(self, sources):
-        return lambda file, line: locate_in_files(file, line, sources, self.program)
+        return lambda file, line: locate_in_files(file, line, sources, self.program_file)
 
     def _on_warning(self, warning):
         target = self.active_targets[-1] if self.active_targets else LaunchTarget(None)
@@ -120,9 +120,9 @@ class Recorder:
         from ..diagnostics.settings import change, settings
 
         name = getattr(kernel, '__name__', None)
-        if not name or not any(disabled_in == name for _, disabled_in in self.disabled):
+        if not name or not any(disabled_in == name for _, disabled_in in self.disabled_checks):
             return nullcontext()
-        return change(settings, checks=tuple(o for o in settings.checks if (o, name) not in self.disabled))
+        return change(settings, checks=tuple(o for o in settings.checks if (o, name) not in self.disabled_checks))
 
     @contextmanager
     def recording(self):

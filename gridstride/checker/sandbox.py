@@ -38,8 +38,8 @@ class Result(NamedTuple):
     "The result of a command: its exit status, its output, and the protections that were active"
 
     status: int | None  # None if it timed out
-    out: str
-    err: str
+    stdout: str
+    stderr: str
     isolation: tuple = ()
     seconds: float = SECONDS  # the time limit
 
@@ -64,11 +64,11 @@ def run_in_folder(command, folder, seconds, **variables) -> Result:
     options = dict(text=True, errors='replace', start_new_session=True)
     with subprocess.Popen(command, cwd=folder, env=env, **options, **pipes) as process:
         try:
-            out, err = process.communicate(timeout=seconds)
+            stdout, stderr = process.communicate(timeout=seconds)
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)
             return Result(None, *process.communicate(), seconds=seconds)
-    return Result(process.returncode, out, err, seconds=seconds)
+    return Result(process.returncode, stdout, stderr, seconds=seconds)
 
 
 def run_confined(

@@ -37,13 +37,13 @@ class Job:
     args: list = field(default_factory=list)  # of the program
     schedule: str = 'forward'
     seconds: float = 300.0  # time limit of a kernel
-    include: list = field(default_factory=list)  # folders of headers
-    define: list = field(default_factory=list)  # macros: 'NAME' or 'NAME=VALUE'
-    units: list = field(default_factory=list)  # the other source files of a CUDA program
+    include_folders: list = field(default_factory=list)  # of headers
+    macros: list = field(default_factory=list)  # 'NAME' or 'NAME=VALUE'
+    other_sources: list = field(default_factory=list)  # files of a CUDA program with several
     launch: str | None = None  # the kernel to launch, for a file without a `main`
     sizes: dict = field(default_factory=dict)  # of that launch: size, block, grid
-    values: list = field(default_factory=list)  # 'NAME=VALUE' for the kernel's parameters
-    disabled: list = field(default_factory=list)  # checks that do not run: ('racecheck', kernel or None)
+    launch_args: list = field(default_factory=list)  # 'NAME=VALUE' for its parameters
+    disabled_checks: list = field(default_factory=list)  # checks that do not run: ('racecheck', kernel or None)
 
     def to_json(self):
         "Return the job as JSON, the argument of the command"
@@ -63,8 +63,8 @@ def _settings_of(job):
     "Return the settings of a job: its schedule, and the checks that are enabled"
     from ..diagnostics.settings import CHECKS
 
-    checks = tuple(kind for kind in CHECKS if [kind, None] not in job.disabled)
-    return parse_schedule(job.schedule).settings | (dict(checks=checks) if job.disabled else {})
+    checks = tuple(kind for kind in CHECKS if [kind, None] not in job.disabled_checks)
+    return parse_schedule(job.schedule).settings | (dict(checks=checks) if job.disabled_checks else {})
 
 
 @contextmanager
@@ -123,10 +123,12 @@ def _run_cuda(job):
         if job.launch:
             return _launch_kernel(job, src, schedule.seed)
         name = ''.join(c if c.isalnum() else '_' for c in path.stem)
-        units = {Path(u).name: Path(u).read_text(encoding='utf-8-sig', errors='replace') for u in job.units}
-        include = [Path(folder).resolve() for folder in (*job.include, *(Path(u).parent for u in job.units))]
+        units = {Path(u).name: Path(u).read_text(encoding='utf-8-sig', errors='replace') for u in job.other_sources}
+        include = [
+            Path(folder).resolve() for folder in (*job.include_folders, *(Path(u).parent for u in job.other_sources))
+        ]
         _check_main(job.file, [src, *units.values()])
-        sources = dict(folder=path.resolve().parent, include=include, units=units, defines=job.define)
+        sources = dict(folder=path.resolve().parent, include=include, units=units, defines=job.macros)
         if status := run(src, name, job.args, is_host_only=path.suffix != '.cu', **sources):
             raise ProgramFailed(f'the program ended with exit status {status}')
 
@@ -149,7 +151,7 @@ def _launch_kernel(job, src, seed):
     from ..cpp.harness import launch, read_values
 
     sizes: dict[str, Any] = {name: tuple(size) if isinstance(size, list) else size for name, size in job.sizes.items()}
-    launch(src, job.launch, read_values(job.values), **sizes, seed=seed, report=print)
+    launch(src, job.launch, read_values(job.launch_args), **sizes, seed=seed, report=print)
 
 
 def _run(job):
@@ -186,18 +188,18 @@ def main(argv=None) -> int:  # exit status
             print(json.dumps(line), file=report, flush=True)
 
         recorder = Recorder(job.file, lambda finding: write(finding=finding.to_dict()), job.schedule)
-        recorder.disabled = {*map(tuple, job.disabled)}
+        recorder.disabled_checks = {*map(tuple, job.disabled_checks)}
         error = None
         with recorder.recording():
             try:
                 _run(job)
             except BaseException as e:
                 error = _describe_error(e, recorder)
-        write(launches=recorder.num_launches, error=error, imported=_imported())
+        write(launches=recorder.num_launches, error=error, imported=_imported_modules())
     return 0
 
 
-def _imported():
+def _imported_modules():
     "Return the names of imported modules whose import is slow and has no side effects"
     package_prefix = f'{__package__.partition(".")[0]}.'
     return [name for name in sys.modules if name in _LARGE_MODULES or name.startswith(package_prefix)]

@@ -60,11 +60,11 @@ def _prepare_folder():
 
 def _make_exercise(answers):
     "Make the notebook's `exercise`: a decorator that keeps an answer in `answers`, to be judged after its cell"
-    untouched, full_name = grading.untouched, grading._full_name
+    is_untouched, full_name = grading.is_untouched, grading._full_name
 
     def exercise(name):
         def hand_in(fn):
-            if callable(fn) and not untouched(getattr(fn, 'py_func', fn)):
+            if callable(fn) and not is_untouched(getattr(fn, 'py_func', fn)):
                 answers[full_name(name)] = fn
             return fn
 
@@ -138,7 +138,7 @@ class _Worker:
             rejection = f'{type(e).__name__}: {e}'[:1000]
         self.watch.is_judging = False
         wire.send(
-            self.sock, dict(op='verdict', secret=header['secret'], name=name, solved=not rejection, why=rejection)
+            self.sock, dict(op='verdict', secret=header['secret'], name=name, solved=not rejection, reason=rejection)
         )
 
     def run(self):

@@ -128,7 +128,7 @@ def _verdict(process, name, seconds):
     reply = _ask(process, dict(op='judge', name=name, secret=secret, seconds=seconds), seconds)
     if reply.get('secret') != secret or reply.get('name') != name:
         raise wire.ProcessEnded('type', 'the submission forged a verdict')
-    return reply.get('solved') is True, str(reply.get('why'))
+    return reply.get('solved') is True, str(reply.get('reason'))
 
 
 def grade_notebook(
@@ -142,7 +142,7 @@ def grade_notebook(
     skipped_cells = set()
     isolation = ()
     for _ in range(_MAX_RESTARTS + 1):
-        submission, current_cell = SimpleNamespace(text='', compiles=True), [0]
+        submission, current_cell = SimpleNamespace(text='', may_compile=True), [0]
         process = processes.Process(submission, 'lesson', seconds, worker=f'{__package__}.notebook_worker')
         try:
             with process:

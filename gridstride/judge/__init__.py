@@ -60,7 +60,7 @@ What this judge, like any such judge, cannot detect:
 Without a GPU, kernels are emulated: the counts are meaningful, the times are not, and no claim is made about them.
 
 The modules, in reading order: `referee` (`judge`: calls, times, the verdict), `verdicts`, `forms` (parses a file),
-`tasks` (inputs and references), `tolerance` (the allowed error), `bench` (the calls and their checks); between the
+`tasks` (inputs and references), `tolerance` (the allowed error), `calls` (the calls and their checks); between the
 processes `processes` and `server` (start, time and end them), `isolation` (the sandbox) with `seccomp` (denied system
 calls), `compiling` (compiles modules in a separate sandbox), `wire` (messages), `worker` (calls the submission) with
 `devices` (GPU or CPU) and `audit` (detects cheats); `samples` (known cheats, honest kernels), `writing` (writes a

@@ -57,7 +57,7 @@ def _judge(argv):
         verdict = judge(Path(options.file), options.task, limit=options.limit, timing=options.timing)
     except ValueError as e:
         parser.error(f'{e}; choose one with --task NAME')
-    printed = [f'  | {line}' for line in verdict.printed.splitlines()]
+    printed = [f'  | {line}' for line in verdict.output.splitlines()]
     print(verdict, *(['  output of the submission:', *printed] if printed else []), sep='\n')
     return not verdict
 

@@ -21,27 +21,27 @@ _M_PERTURB = -6  # option of glibc's mallopt: fill allocated memory with the com
 class _Stream:
     "A stream on the CPU, which records whether the submission waited for it"
 
-    current = []  # stack of the streams of `with` blocks
-    pending = set()  # streams for which the submission has not waited
+    active_streams = []  # stack of the streams of `with` blocks
+    pending_streams = set()  # streams for which the submission has not waited
 
     def __init__(self, *args, **kwargs):
         self.cuda_stream = id(self)
 
     def __enter__(self):
-        self.current.append(self)
-        self.pending.add(self)
+        self.active_streams.append(self)
+        self.pending_streams.add(self)
         return self
 
     def __exit__(self, *error):
-        self.current.remove(self)
+        self.active_streams.remove(self)
 
     def wait_stream(self, other):
         "Record that this stream waits for the other one"
-        self.pending.discard(other)
+        self.pending_streams.discard(other)
 
     def synchronize(self):
         "Record a wait for this stream"
-        self.pending.discard(self)
+        self.pending_streams.discard(self)
 
     def record_event(self, event=None):
         "Record an event on this stream, and return it"
@@ -51,7 +51,7 @@ class _Stream:
 
     def wait_event(self, event):
         "Record a wait for the stream of an event"
-        self.pending.discard(getattr(event, 'stream', None))
+        self.pending_streams.discard(getattr(event, 'stream', None))
 
     def query(self):
         "Return True, because all work has ended"
@@ -71,7 +71,7 @@ class _Event:
 
     def wait(self, stream=None):
         "Record a wait for the stream of the event"
-        _Stream.pending.discard(self.stream)
+        _Stream.pending_streams.discard(self.stream)
 
     synchronize = wait
 
@@ -88,7 +88,7 @@ _DEFAULT_STREAM = _Stream()
 
 
 def _current_stream(device=None):
-    return _Stream.current[-1] if _Stream.current else _DEFAULT_STREAM
+    return _Stream.active_streams[-1] if _Stream.active_streams else _DEFAULT_STREAM
 
 
 # Engines without a GPU: the emulator, the simulator, and `tile` for Triton's kernels
@@ -150,7 +150,7 @@ def emulate():
     torch.cuda.current_stream = _current_stream
     torch.cuda.stream = lambda s: s
     torch.cuda.default_stream = lambda device=None: _DEFAULT_STREAM
-    torch.cuda.synchronize = lambda device=None: _Stream.pending.clear()
+    torch.cuda.synchronize = lambda device=None: _Stream.pending_streams.clear()
     torch.compile = _return_uncompiled
     for module, owner, method in _EMULATED_LAUNCHES:
         _count_calls(getattr(importlib.import_module(module), owner), method, _COUNTS)
@@ -185,12 +185,12 @@ class Cpu:
     def call(self, fn, data):
         "Reset the counts, and call `fn`"
         _COUNTS.clear()
-        _Stream.pending.clear()
+        _Stream.pending_streams.clear()
         return fn(data)
 
     def take_answer(self, tensors):
         "Return (tensors of the answer at the end of the call, facts about the call)"
-        return tensors, dict(launches=dict(_COUNTS), streams=len(_Stream.pending))
+        return tensors, dict(launches=dict(_COUNTS), streams=len(_Stream.pending_streams))
 
     def to_cpu(self, x):
         "Return a tensor in the CPU's memory"
@@ -245,11 +245,11 @@ class Gpu:
         self.zero = torch.Tensor.zero_
         self.clone = torch.Tensor.clone
         self.empty = torch.empty
-        self.start, self.stop, self.copied = (cuda.Event(enable_timing=True) for _ in range(3))
+        self.start_event, self.stop_event, self.copy_event = (cuda.Event(enable_timing=True) for _ in range(3))
         flush_bytes = max(2**28, 2 * cuda.get_device_properties().L2_cache_size)
         self.flush = torch.empty(flush_bytes, dtype=torch.uint8, device='cuda')  # overwriting it flushes the L2 cache
         self.queued_inputs = []  # (destination, input) of the next call
-        self.skipped = []  # kernels whose launches did nothing in the last call
+        self.skipped_kernels = []  # kernels whose launches did nothing in the last call
 
     def make_buffer(self, n):
         "Allocate n bytes for a blob, in pinned memory, which the GPU can copy asynchronously"
@@ -280,24 +280,24 @@ class Gpu:
         for buffer, x in self.queued_inputs:
             self.copy(buffer, x)
         self.zero(self.flush)
-        self.skipped.clear()
-        self.record(self.start)
-        with _skip_launches(self.skipped) if SKIPPED_LAUNCHES else nullcontext():
+        self.skipped_kernels.clear()
+        self.record(self.start_event)
+        with _skip_launches(self.skipped_kernels) if SKIPPED_LAUNCHES else nullcontext():
             answer = fn(data)
-        self.record(self.stop)
+        self.record(self.stop_event)
         return answer
 
     def take_answer(self, tensors):
         "Return (copies of the answer in stream order, facts: time between the events, busy time after them)"
         copies = [self.clone(x) for x in tensors]
-        self.record(self.copied)
-        self.wait(self.copied)
+        self.record(self.copy_event)
+        self.wait(self.copy_event)
         begin = self.clock()
         self.synchronize()
         busy_seconds = self.clock() - begin
         self.queued_inputs = []
-        facts = dict(event=self.elapsed(self.start, self.stop) / 1e3, after=busy_seconds)
-        return copies, {**facts, 'launches': {'skipped': len(self.skipped)}} if self.skipped else facts
+        facts = dict(event=self.elapsed(self.start_event, self.stop_event) / 1e3, after=busy_seconds)
+        return copies, {**facts, 'launches': {'skipped': len(self.skipped_kernels)}} if self.skipped_kernels else facts
 
     def settle(self):
         "Wait until remaining work has ended"

@@ -23,7 +23,7 @@ class Submission(NamedTuple):
     kernels: tuple  # names of the kernels that it defines
 
     @property
-    def compiles(self):
+    def may_compile(self):
         "Whether it may call a compiler for CUDA C"
         return bool(_COMPILER_CALL.search(self.text))
 

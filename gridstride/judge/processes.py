@@ -149,34 +149,36 @@ class Process:
         submission,  # a `Submission`
         device: str,  # 'cpu', 'cuda', or 'lesson': the CPU without an emulated GPU for PyTorch
         timeout: float,  # seconds per answer
-        idle: bool = False,  # on a CPU: let launches do nothing
-        compiles: bool = False,  # compile a module instead of running the submission
+        skips_launches: bool = False,  # on a CPU: let launches do nothing
+        is_compiler: bool = False,  # compile a module instead of running the submission
         worker: str = f'{__package__}.worker',  # the module whose `main` runs the submission
     ):
         self.device = device
         self.timeout = timeout
         self.reports = []  # (code, text)
-        self.printed = ''  # the end of the output, after `end`
+        self.output = ''  # the end of the output, after `end`
         self.supervisor_lines = b''  # received from the supervisor
-        self.may_compile = device != 'cuda' and submission.compiles and not compiles
+        self.may_compile = device != 'cuda' and submission.may_compile and not is_compiler
         self.pids = ()  # of the supervisor and of the process below it
         self.isolation = ()  # keys of `verdicts.ISOLATION`
         self.folder = tempfile.TemporaryDirectory(prefix='gridstride-judge-', ignore_cleanup_errors=True)
-        if not compiles:
+        if not is_compiler:
             (Path(self.folder.name) / 'submission.py').write_text(submission.text, encoding='utf-8')
-        self.output = tempfile.TemporaryFile()
+        self.output_file = tempfile.TemporaryFile()
         self.messages, messages_end = socket.socketpair()
         self.messages.settimeout(timeout)
         self.supervisor, supervisor_end = socket.socketpair()
         self.report_pipe, report_end = os.pipe()
         os.set_blocking(self.report_pipe, False)
         job = dict(device=device, folder=self.folder.name, cpu_seconds=int(20 * timeout) + 60)
-        job |= dict(memory_fraction=_MEMORY_FRACTION, idle=idle, compiles=compiles, worker=worker)
-        fds = [supervisor_end.fileno(), messages_end.fileno(), report_end, self.output.fileno()]
+        job |= dict(
+            memory_fraction=_MEMORY_FRACTION, skips_launches=skips_launches, is_compiler=is_compiler, worker=worker
+        )
+        fds = [supervisor_end.fileno(), messages_end.fileno(), report_end, self.output_file.fileno()]
         self.service, requests_end = None, None
         if self.may_compile:
             requests, requests_end = socket.socketpair()
-            self.service = Service(requests, lambda: Process(submission, device, _COMPILE_SECONDS, compiles=True))
+            self.service = Service(requests, lambda: Process(submission, device, _COMPILE_SECONDS, is_compiler=True))
             fds.append(requests_end.fileno())
         try:
             self.server = _start(device, job, fds, self)
@@ -297,9 +299,9 @@ class Process:
 
     def _read_output(self):
         "Return the end of the submission's output"
-        size = self.output.seek(0, os.SEEK_END)
-        self.output.seek(max(0, size - _MAX_OUTPUT_TEXT))
-        return self.output.read().decode(errors='replace').strip()
+        size = self.output_file.seek(0, os.SEEK_END)
+        self.output_file.seek(max(0, size - _MAX_OUTPUT_TEXT))
+        return self.output_file.read().decode(errors='replace').strip()
 
     def request_end(self):
         "Make the supervisor end all its descendants"
@@ -313,12 +315,12 @@ class Process:
         if self.service:
             self.service.stop()
         self.read_reports()
-        self.printed = self._read_output()
+        self.output = self._read_output()
         self.request_end()
         report = self._last_supervisor_report()
         if report is None:
             self._kill()
-        for connection in (self.messages, self.supervisor, self.output):
+        for connection in (self.messages, self.supervisor, self.output_file):
             connection.close()
         os.close(self.report_pipe)
         self.folder.cleanup()

@@ -4,7 +4,7 @@ from contextlib import ExitStack
 
 import torch
 
-from .bench import Bench, Refusal, launch_counts, sizes_text
+from .calls import CallChecker, Refusal, launch_counts, sizes_text
 from .forms import FormError, read_submission
 from .wire import ProcessEnded
 from .tasks import Task, find_task
@@ -31,41 +31,41 @@ def _clock(device):
     return lambda call: call.facts['event'] if device == 'cuda' else call.seconds
 
 
-def _time_interleaved(bench, reference_bench, sizes):
+def _time_interleaved(checker, reference_checker, sizes):
     """Call submission and reference, interleaved, with the same new inputs; the first call of each is not timed. The
     submission is stopped while the reference runs, so that it cannot slow down the reference"""
     for _ in range(1 + _NUM_TIMED_CALLS):
-        data = bench.make_data('new', sizes)
-        expected_and_scales = bench.compute_expected(data)
-        bench.call(data, sizes, expected_and_scales)
-        with bench.stopped():
-            reference_bench.call(data, sizes, expected_and_scales)
+        data = checker.make_data('new', sizes)
+        expected_and_scales = checker.compute_expected(data)
+        checker.call(data, sizes, expected_and_scales)
+        with checker.stopped():
+            reference_checker.call(data, sizes, expected_and_scales)
 
 
-def _timed_calls(bench):
-    return bench.calls[-_NUM_TIMED_CALLS:]
+def _timed_calls(checker):
+    return checker.calls[-_NUM_TIMED_CALLS:]
 
 
-def _seconds_outside_events(bench):
+def _seconds_outside_events(checker):
     """Return the seconds per call outside its events: transfers, and any hidden work.
 
     It is the lower quartile of the calls, because a busy machine makes some calls longer."""
-    return sorted(call.seconds - call.facts['event'] for call in _timed_calls(bench))[_NUM_TIMED_CALLS // 4]
+    return sorted(call.seconds - call.facts['event'] for call in _timed_calls(checker))[_NUM_TIMED_CALLS // 4]
 
 
-def _check_clocks(bench, reference_bench):
+def _check_clocks(checker, reference_checker):
     "Check that the events of a submission agree with the judge's clock"
-    seconds, reference_seconds = _seconds_outside_events(bench), _seconds_outside_events(reference_bench)
+    seconds, reference_seconds = _seconds_outside_events(checker), _seconds_outside_events(reference_checker)
     if seconds > _MAX_RATIO * reference_seconds + _EXTRA_SECONDS:
         comparison = f'{seconds * 1e3:.3g} ms per call outside the CUDA events, but {reference_seconds * 1e3:.3g} ms'
         raise Refusal('clock', f"the judge's clock measured {comparison} for the reference")
 
 
-def _check_kernels(bench, sizes):
+def _check_kernels(checker, sizes):
     "Profile one call on a GPU and return its kernels; raises `Refusal` if the file has kernels and none of them runs"
-    names = bench.submission.kernels
-    header, blobs = bench.call_message(bench.make_data('new', sizes))
-    answer, _ = bench.process.request({**header, 'op': 'kernels'}, blobs)
+    names = checker.submission.kernels
+    header, blobs = checker.call_message(checker.make_data('new', sizes))
+    answer, _ = checker.process.request({**header, 'op': 'kernels'}, blobs)
     counts = launch_counts(answer.get('kernels'))
     if names and not any(name in kernel for name in names for kernel in counts):
         raise Refusal(
@@ -75,49 +75,49 @@ def _check_kernels(bench, sizes):
     return counts
 
 
-def _measure(stack, bench, limit):  # (times of the submission, times of the reference)
+def _measure(stack, checker, limit):  # (times of the submission, times of the reference)
     "Time a submission and the reference; return empty tuples if the reference has no source"
-    source = bench.task.baseline()
+    source = checker.task.baseline()
     if source is None:
         return (), ()
-    reference_bench = Bench(read_submission(source), bench.task, bench.device, limit)
-    reference_bench.start(stack)
-    _time_interleaved(bench, reference_bench, _timed_sizes(bench.task, bench.device))
-    if bench.device == 'cuda':
-        _check_clocks(bench, reference_bench)
-    seconds_of = _clock(bench.device)
-    return tuple(map(seconds_of, _timed_calls(bench))), tuple(map(seconds_of, _timed_calls(reference_bench)))
+    reference_checker = CallChecker(read_submission(source), checker.task, checker.device, limit)
+    reference_checker.start(stack)
+    _time_interleaved(checker, reference_checker, _timed_sizes(checker.task, checker.device))
+    if checker.device == 'cuda':
+        _check_clocks(checker, reference_checker)
+    seconds_of = _clock(checker.device)
+    return tuple(map(seconds_of, _timed_calls(checker))), tuple(map(seconds_of, _timed_calls(reference_checker)))
 
 
 def _device_name(device):
     return torch.cuda.get_device_name() if device == 'cuda' else 'CPU'
 
 
-def _compute_verdict(bench, timing, limit):
+def _compute_verdict(checker, timing, limit):
     "Judge a submission and return the fields of its verdict; raises `Refusal` or `ProcessEnded`"
     with ExitStack() as stack:
-        bench.start(stack)
-        bench.run_plan()
-        first_sizes = bench.calls[0].sizes
-        times = tuple(call.seconds for call in bench.calls[1:] if call.sizes == first_sizes)
-        reference = ()
-        counts = bench.calls[-1].facts['launches']
+        checker.start(stack)
+        checker.run_plan()
+        first_sizes = checker.calls[0].sizes
+        times = tuple(call.seconds for call in checker.calls[1:] if call.sizes == first_sizes)
+        reference_times = ()
+        counts = checker.calls[-1].facts['launches']
         if timing:
-            times, reference = _measure(stack, bench, limit)
-        if bench.device == 'cuda':
-            counts = _check_kernels(bench, first_sizes)
-        bench.check_kernels_needed()
-        bench.end()
-        return dict(times=times, reference=reference, counts=counts)
+            times, reference_times = _measure(stack, checker, limit)
+        if checker.device == 'cuda':
+            counts = _check_kernels(checker, first_sizes)
+        checker.check_kernels_needed()
+        checker.end()
+        return dict(times=times, reference_times=reference_times, launch_counts=counts)
 
 
-def _refusal_for_end(bench, process_ended):
+def _refusal_for_end(checker, process_ended):
     "Return the `Refusal` for a process that ended: the first report that it sent, or else how it ended"
     try:
-        bench.check_reports()
+        checker.check_reports()
     except Refusal as refusal:
         return refusal
-    return Refusal(process_ended.code, f'{bench.call_label()} {process_ended.text}')
+    return Refusal(process_ended.code, f'{checker.call_label()} {process_ended.text}')
 
 
 def _check_options(limit, device):
@@ -151,19 +151,21 @@ def judge(
     except FormError as e:
         return Verdict(name, str(getattr(task, 'name', task) or '-'), 'form', str(e), device=_device_name(device))
     task = task if isinstance(task, Task) else find_task(task or submission.leaderboard)
-    bench = Bench(submission, task, device, limit)
+    checker = CallChecker(submission, task, device, limit)
     try:
-        fields = dict(code='accepted', **_compute_verdict(bench, device == 'cuda' if timing is None else timing, limit))
+        fields = dict(
+            code='accepted', **_compute_verdict(checker, device == 'cuda' if timing is None else timing, limit)
+        )
     except Refusal as refusal:
-        fields = dict(code=refusal.code, why=refusal.reason)
+        fields = dict(code=refusal.code, reason=refusal.reason)
     except ProcessEnded as ended:
-        refusal = _refusal_for_end(bench, ended)
-        fields = dict(code=refusal.code, why=refusal.reason)
+        refusal = _refusal_for_end(checker, ended)
+        fields = dict(code=refusal.code, reason=refusal.reason)
     fields |= dict(
-        calls=len(bench.calls),
-        sizes=len({sizes_text(call.sizes) for call in bench.calls}),
+        num_calls=len(checker.calls),
+        num_sizes=len({sizes_text(call.sizes) for call in checker.calls}),
         device=_device_name(device),
-        printed=bench.printed(),
-        isolation=bench.isolation(),
+        output=checker.output(),
+        isolation=checker.isolation(),
     )
     return Verdict(submission.name, task.name, **fields)

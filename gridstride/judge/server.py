@@ -171,12 +171,12 @@ def _run_submission(job, start_pipe, message_fd, report_fd, output, request_fd):
     os.close(start_pipe)
     os.environ.update(TMPDIR=job['folder'], **({} if 'files' in protections else {'HOME': job['folder']}))
     tempfile.tempdir = None
-    if job['compiles']:
+    if job['is_compiler']:
         import_module('gridstride.judge.compiling').main(socket.socket(fileno=message_fd))
     if request_fd is not None:
         client = import_module('gridstride.judge.compiling').Client(socket.socket(fileno=request_fd))
         import_module('gridstride.cpp.toolchain.build').compile_remotely = client
-    if job.pop('idle'):  # removed from the job, so that the submission cannot see it
+    if job.pop('skips_launches'):  # removed from the job, so that the submission cannot see it
         import_module('gridstride.judge.devices').disable_launches()
     import_module(job['worker']).main(socket.socket(fileno=message_fd), report_fd, job)
 

@@ -65,21 +65,21 @@ class Verdict:
     name: str  # of the file
     task: str
     code: str  # 'accepted', or a key of `REASONS`
-    why: str = ''  # the event that caused the refusal, and the call in which it happened
-    calls: int = 0  # number of calls, each of them checked, and with new values
-    sizes: int = 0  # number of distinct sizes of these calls
-    counts: dict = field(default_factory=dict)  # kernel -> launches in one call
+    reason: str = ''  # the event that caused the refusal, and the call in which it happened
+    num_calls: int = 0  # each of them checked, and with new values
+    num_sizes: int = 0  # distinct sizes of these calls
+    launch_counts: dict = field(default_factory=dict)  # kernel -> launches in one call
     device: str = 'CPU'
     times: tuple = ()  # seconds of each timed call: by events on a GPU, by the judge's clock on a CPU
-    reference: tuple = ()  # seconds of each call of the reference, interleaved; empty if it was not timed
-    printed: str = ''  # the end of the submission's output
+    reference_times: tuple = ()  # seconds of each call of the reference, interleaved; empty if it was not timed
+    output: str = ''  # the end of the submission's output
     isolation: tuple = ()  # keys of `ISOLATION`: the active protections; () if it did not run
 
     def __post_init__(self):
-        for name in ('name', 'task', 'why'):
+        for name in ('name', 'task', 'reason'):
             object.__setattr__(self, name, escape_controls(getattr(self, name)))
-        object.__setattr__(self, 'printed', escape_controls(self.printed, lines=True))
-        object.__setattr__(self, 'counts', {escape_controls(k): v for k, v in self.counts.items()})
+        object.__setattr__(self, 'output', escape_controls(self.output, lines=True))
+        object.__setattr__(self, 'launch_counts', {escape_controls(k): v for k, v in self.launch_counts.items()})
 
     @property
     def accepted(self) -> bool:
@@ -95,9 +95,9 @@ class Verdict:
         return median(self.times) if self.times else None
 
     @property
-    def ratio(self) -> float:  # None without the reference's times
+    def speedup(self) -> float:  # None without the reference's times
         "The speedup over the reference"
-        return median(self.reference) / self.seconds if self.times and self.reference else None
+        return median(self.reference_times) / self.seconds if self.times and self.reference_times else None
 
     def _timing_lines(self):
         "Return a line that states the times, or none"
@@ -105,8 +105,8 @@ class Verdict:
             return []
         clock = "by CUDA events, checked against the judge's clock" if self.device != 'CPU' else "by the judge's clock"
         text = f'{_format_seconds(self.seconds)} per call, {clock}'
-        if self.ratio:
-            text += f'; speedup over the reference: {self.ratio:.3g}'
+        if self.speedup:
+            text += f'; speedup over the reference: {self.speedup:.3g}'
         if self.device == 'CPU':
             text += '; measured on the emulator, which says nothing about a GPU'
         return [text]
@@ -120,12 +120,12 @@ class Verdict:
         prefix = f'{self.name}, {self.task}, {self.device}: '
         if not self.accepted:
             return '\n  '.join(
-                [f'{prefix}refused ({self.code}): {REASONS[self.code]}', self.why, *self._isolation_lines()]
+                [f'{prefix}refused ({self.code}): {REASONS[self.code]}', self.reason, *self._isolation_lines()]
             )
-        launches = ', '.join(f'{k} x{n}' for k, n in self.counts.items()) or 'none'
+        launches = ', '.join(f'{k} x{n}' for k, n in self.launch_counts.items()) or 'none'
         lines = [
             f'{prefix}accepted',
-            f'{self.calls} calls with new values and {self.sizes} different sizes, all answers correct',
+            f'{self.num_calls} calls with new values and {self.num_sizes} different sizes, all answers correct',
         ]
         return '\n  '.join([*lines, f'kernels per call: {launches}', *self._timing_lines(), *self._isolation_lines()])
 

@@ -121,7 +121,7 @@ class _Worker:
         "Call the submission; send the answer immediately, then reports, and then the inputs, which it may have changed"
         data = self.pool.data(header, blobs)
         old_threads = set(sys._current_frames())
-        SKIPPED_LAUNCHES[:] = [True] * header.get('idle', False)
+        SKIPPED_LAUNCHES[:] = [True] * header.get('skips_launches', False)
         with torch.no_grad():
             answer = self.device.call(self.function, data)
         threads = submission_threads(old_threads)
@@ -143,11 +143,11 @@ class _Worker:
         header = dict(op=op, facts=facts, answer=[wire.describe(x) for x in tensors])
         wire.send(self.sock, header, [wire.tensor_bytes(x) for x in tensors])
 
-    def again(self, header, blobs):
+    def resend(self, header, blobs):
         "Wait until all remaining work has finished, and send the last answer again"
         self.device.settle()
         with torch._C.DisableTorchFunction():
-            self.send_answer('again', self.last_answer, {})
+            self.send_answer('resent', self.last_answer, {})
 
     def kernels(self, header, blobs):
         "Profile one call on the GPU, and send the kernels that it launches"

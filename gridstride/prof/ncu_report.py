@@ -321,8 +321,8 @@ def _metric_row(metric):
 class Ncu:
     "A report of Nsight Compute: `kernels` in the order of their launches, shown as tables"
 
-    def __init__(self, kernels, version='', warnings=(), mark=''):
-        self.kernels, self.version, self.warnings, self.mark = list(kernels), version, list(warnings), mark
+    def __init__(self, kernels, version='', warnings=(), provenance=''):
+        self.kernels, self.version, self.warnings, self.provenance = list(kernels), version, list(warnings), provenance
 
     def __getitem__(self, key):
         "Return a kernel by index or (short) name; if there is only one kernel, also a metric by name"
@@ -359,7 +359,7 @@ class Ncu:
         ]
 
     def _footer(self):
-        return '\n'.join([*self.warnings, *([f'[{self.mark}]'] if self.mark else [])])
+        return '\n'.join([*self.warnings, *([f'[{self.provenance}]'] if self.provenance else [])])
 
     def __repr__(self):
         blocks = []
@@ -400,9 +400,9 @@ class Ncu:
         )
 
 
-def report_from_json(data, mark='') -> Ncu:
+def report_from_json(data, provenance='') -> Ncu:
     "Return the report from the data that `to_json` returned"
-    return Ncu([_kernel_from_json(kernel) for kernel in data['kernels']], data['version'], data['warnings'], mark)
+    return Ncu([_kernel_from_json(kernel) for kernel in data['kernels']], data['version'], data['warnings'], provenance)
 
 
 def _kernel_from_json(data):

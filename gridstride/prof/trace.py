@@ -223,8 +223,8 @@ def _busy_seconds(all_spans, start, end):
 class Profile:
     "A report of PyTorch's profiler: a table, a picture of the last step, and the trace itself"
 
-    def __init__(self, trace, mark=''):  # mark: a note that states where and when the trace was recorded
-        self.data, self.mark, self.spans = trace, mark, parse_spans(trace)
+    def __init__(self, trace, provenance=''):  # provenance: a note that states where and when the trace was recorded
+        self.data, self.provenance, self.spans = trace, provenance, parse_spans(trace)
         self.groups = group_by_operator(self.spans)
         self.has_gpu = any(span.kind == 'gpu' for span in self.spans)
         devices = {device.get('id'): device.get('name') for device in trace.get('deviceProperties', [])}
@@ -278,7 +278,7 @@ class Profile:
             fraction = self.busy / self.seconds if self.seconds else 0
             reason = ': it waits for the CPU.' if fraction < 0.5 else '.'
             text = f'The GPU is busy for {Percentage(fraction)} of that time{reason}'
-        return f'{text}{f" [{self.mark}]" if self.mark else ""}'
+        return f'{text}{f" [{self.provenance}]" if self.provenance else ""}'
 
     def trace(self, path):
         "Write the trace to `path`, compressed if it ends in .gz; returns a link to it"
@@ -390,19 +390,19 @@ def draw_step(
     ]
     drawn_launches = launches if len(launches) <= arrows and lowest_row else []
     panel = strip(rows + list(streams.values()), drawn_launches, width, start=start, end=end, max_label_width=110)
-    caption = _caption(end - start, bool(gpu_spans), bool(drawn_launches), profile.mark)
+    caption = _caption(end - start, bool(gpu_spans), bool(drawn_launches), profile.provenance)
     return Picture(panel, caption=caption)
 
 
-def _caption(seconds, on_gpu, has_arrows, mark):
+def _caption(seconds, on_gpu, has_arrows, provenance):
     "Return the caption of a strip, which explains its colours and arrows"
     colors_text = (
         'a kernel has the colour of the operator that launched it' if on_gpu else 'an operator is above those it calls'
     )
     arrows_text = 'arrows lead from a launch to its kernel; ' if has_arrows else ''
-    mark_text = f' [{mark}]' if mark else ''
+    provenance_text = f' [{provenance}]' if provenance else ''
     duration = format_si(seconds, 's')
-    return f'One step, {duration}: {colors_text}; {arrows_text}the colours are those of the table.{mark_text}'
+    return f'One step, {duration}: {colors_text}; {arrows_text}the colours are those of the table.{provenance_text}'
 
 
 Profile.timeline = draw_step

@@ -72,8 +72,8 @@ class Node:
 class Tree:
     "A report of Proton: a tree of scopes and kernels, shown with time, percentage, and rates"
 
-    def __init__(self, data, mark=''):  # data: Proton's output; mark: where and when it was recorded
-        self.data, self.mark = data, mark
+    def __init__(self, data, provenance=''):  # data: Proton's output; provenance: where and when it was recorded
+        self.data, self.provenance = data, provenance
         self.root = Node(data[0])
 
     def __getitem__(self, name):
@@ -87,7 +87,7 @@ class Tree:
         "Return a table with one row per scope and kernel, indented by depth"
         header = ['<scope or kernel', 'kernels', 'GPU time', 'share', 'memory', 'arithmetic']
         title = f"{format_si(self.root.seconds, 's')} on the GPU"
-        note = f'[{self.mark}]' if self.mark else ''
+        note = f'[{self.provenance}]' if self.provenance else ''
         return Table(header, self._rows(self.root, 0), title=title, note=note)
 
     def _rows(self, node, depth):
@@ -129,8 +129,8 @@ _WARP = re.compile(r'warp (?P<warp>\d+) \(line (?P<line>\d+)\)')
 class Timeline:
     "The scopes inside a kernel: a strip of the first block, and the cycles of each scope over all warps"
 
-    def __init__(self, data, mark=''):  # data: the Chrome trace that Proton wrote
-        self.data, self.mark, self.marks = data, mark, []
+    def __init__(self, data, provenance=''):  # data: the Chrome trace that Proton wrote
+        self.data, self.provenance, self.records = data, provenance, []
         for event in data['traceEvents']:
             block_match, warp_match = _BLOCK.match(str(event['pid'])), _WARP.match(str(event['tid']))
             if not block_match or not warp_match:
@@ -138,15 +138,15 @@ class Timeline:
             mhz = event['args'].get('Frequency (MHz)', 1000.0)
             warp_and_line = {name: int(text) for name, text in warp_match.groupdict().items()}
             location = dict(kernel=block_match['kernel'], block=int(block_match['block']), **warp_and_line)
-            self.marks.append(
+            self.records.append(
                 dict(location, name=event['name'], start=event['ts'] * mhz, cycles=round(event['dur'] * mhz))
             )
-        if not self.marks:
+        if not self.records:
             hint = 'put `with pl.scope("name"):` around some of its lines, where pl is triton.profiler.language'
             raise ValueError(f'the kernel recorded no scopes: {hint}')
 
     def to_json(self):
-        "Return the marks as data for JSON, in the same format as `data`"
+        "Return the records as data for JSON, in the same format as `data`"
 
         def trim_event(event):
             return {
@@ -159,70 +159,74 @@ class Timeline:
     @property
     def blocks(self) -> list:  # of ints
         "The blocks that recorded scopes"
-        return sorted({mark['block'] for mark in self.marks})
+        return sorted({record['block'] for record in self.records})
 
     @property
     def names(self) -> list:
         "The names of the scopes, in the order of their lines"
         return list(
-            dict.fromkeys(mark['name'] for mark in sorted(self.marks, key=lambda mark: (mark['line'], mark['start'])))
+            dict.fromkeys(
+                record['name'] for record in sorted(self.records, key=lambda record: (record['line'], record['start']))
+            )
         )
 
     def table(self) -> Table:
         "Return a table of scopes: entries per warp, cycles per entry, and their percentage of the time of the warps"
-        marks_of_warp = defaultdict(list)
-        for mark in self.marks:
-            marks_of_warp[mark['block'], mark['warp']].append(mark)
+        records_of_warp = defaultdict(list)
+        for record in self.records:
+            records_of_warp[record['block'], record['warp']].append(record)
         total_cycles = sum(
-            max(mark['start'] + mark['cycles'] for mark in warp_marks) - min(mark['start'] for mark in warp_marks)
-            for warp_marks in marks_of_warp.values()
+            max(record['start'] + record['cycles'] for record in warp_records)
+            - min(record['start'] for record in warp_records)
+            for warp_records in records_of_warp.values()
         )
         color_of_scope = colors(self.names)
         rows = []
         for name in self.names:
-            cycles = [mark['cycles'] for mark in self.marks if mark['name'] == name]
+            cycles = [record['cycles'] for record in self.records if record['name'] == name]
             spread = [f'{value:,.0f}' for value in (sum(cycles) / len(cycles), min(cycles), max(cycles))]
             rows.append(
                 [
                     CellText(name, color=themed(color_of_scope[name])),
-                    f'{len(cycles) / len(marks_of_warp):.3g}',
+                    f'{len(cycles) / len(records_of_warp):.3g}',
                     *spread,
                     Percentage(sum(cycles) / total_cycles),
                 ]
             )
-        title = f"{self.marks[0]['kernel']}: {len(self.blocks)} blocks, {len(marks_of_warp)} warps"
+        title = f"{self.records[0]['kernel']}: {len(self.blocks)} blocks, {len(records_of_warp)} warps"
         header = ['<scope', 'times a warp', 'cycles', 'least', 'most', 'of the warp']
-        return Table(header, rows, title=title, note=f'[{self.mark}]' if self.mark else '')
+        return Table(header, rows, title=title, note=f'[{self.provenance}]' if self.provenance else '')
 
     def picture(self, block=None, max_warps=8) -> Picture:  # block: by default, the first
         "Draw the warps of one block; raises `ValueError` for a block that recorded no scopes"
         block = self.blocks[0] if block is None else block
-        block_marks = [mark for mark in self.marks if mark['block'] == block]
-        if not block_marks:
+        block_records = [record for record in self.records if record['block'] == block]
+        if not block_records:
             raise ValueError(f'block {block} recorded no scopes; these blocks did: {self.blocks}')
-        warps = sorted({mark['warp'] for mark in block_marks})[:max_warps]
+        warps = sorted({record['warp'] for record in block_records})[:max_warps]
         rows = [
             row
             for warp in warps
-            for row in self._warp_rows([mark for mark in block_marks if mark['warp'] == warp], block_marks)
+            for row in self._warp_rows([record for record in block_records if record['warp'] == warp], block_records)
         ]
-        panel = strip(rows, title=f"{block_marks[0]['kernel']}, block {block}", unit='cycles')
-        recording = f' [{self.mark}]' if self.mark else ''
+        panel = strip(rows, title=f"{block_records[0]['kernel']}, block {block}", unit='cycles')
+        recording = f' [{self.provenance}]' if self.provenance else ''
         return Picture(panel, caption=f'Clock cycles from the first mark of the block on.{recording}')
 
-    def _warp_rows(self, marks, block_marks):
+    def _warp_rows(self, records, block_records):
         "Return one row per source line with a scope; the first row has the name of the warp"
         color_of_scope = colors(self.names)
-        block_start = min(mark['start'] for mark in block_marks)
+        block_start = min(record['start'] for record in block_records)
 
-        def make_box(mark):
-            start = mark['start'] - block_start
-            return Box(start, start + mark['cycles'], mark['name'], color_of_scope[mark['name']])
+        def make_box(record):
+            start = record['start'] - block_start
+            return Box(start, start + record['cycles'], record['name'], color_of_scope[record['name']])
 
-        lines = sorted({mark['line'] for mark in marks})
-        labels = [f"warp {marks[0]['warp']}", *[''] * (len(lines) - 1)]
+        lines = sorted({record['line'] for record in records})
+        labels = [f"warp {records[0]['warp']}", *[''] * (len(lines) - 1)]
         return [
-            Row(label, [make_box(mark) for mark in marks if mark['line'] == line]) for label, line in zip(labels, lines)
+            Row(label, [make_box(record) for record in records if record['line'] == line])
+            for label, line in zip(labels, lines)
         ]
 
     def __repr__(self):

@@ -12,14 +12,14 @@ import sys, time
 from pathlib import Path
 
 from checking import chosen, run
-from gridstride.judge import bench, cheats, honest, judge, referee, write_submission
+from gridstride.judge import calls, cheats, honest, judge, referee, write_submission
 from gridstride.judge.tasks import TASKS
 
 sys.path.append(str(Path(__file__).parents[1]))
 from cheat_reasons import reasons_for
 
 after, unseen = [], []
-check_finished, unseen_of = bench.Bench.check_finished, referee._seconds_outside_events
+check_finished, unseen_of = calls.CallChecker.check_finished, referee._seconds_outside_events
 
 
 def noted_ends(self, facts):
@@ -32,7 +32,7 @@ def noted_unseen(bench):
     return unseen[-1]
 
 
-bench.Bench.check_finished, referee._seconds_outside_events = noted_ends, noted_unseen
+calls.CallChecker.check_finished, referee._seconds_outside_events = noted_ends, noted_unseen
 
 
 def verdict_of(*args):
@@ -67,7 +67,7 @@ def honest_ones_are_accepted(*names):
     for name, path in chosen(honest(), names).items():
         v = verdict_of(path)
         if not v: yield str(v)
-        elif not v.ratio > 0: yield f'{name}: no ratio'
+        elif not v.speedup > 0: yield f'{name}: no ratio'
 
 
 def cheats_are_refused(*names):
@@ -118,7 +118,7 @@ def times_are_those_of_the_gpu(*names):
     "The reference against itself: as fast as itself"
     for name in chosen(TASKS, names):
         v = verdict_of(TASKS[name].baseline(), name)
-        if not v or not .9 < v.ratio < 1.1: yield f'{name}: {v}'
+        if not v or not .9 < v.speedup < 1.1: yield f'{name}: {v}'
 
 
 def written_submissions_are_accepted(*names):

@@ -31,4 +31,4 @@ def test_long_runs_are_few_and_short_ones_many(seconds, runs):
     assert n == runs if seconds == 1 else n >= runs
 
 
-def test_the_ceilings_of_another_machine_are_labelled(): assert names(H100.mark, 'recorded', 'NVIDIA H100')
+def test_the_ceilings_of_another_machine_are_labelled(): assert names(H100.provenance, 'recorded', 'NVIDIA H100')

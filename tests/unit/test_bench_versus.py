@@ -60,7 +60,7 @@ def test_a_recorded_comparison_shows_the_same_table_and_takes_expectations(three
     assert again.speedup('fast', over='same') == pytest.approx(2) and again.in_unit('slow', 'ms') == pytest.approx(2)
     again.expect('fast', 1.9, 2.1)
     assert {r[0]: r[-1] for r in again.rows()} == dict(fast='1.9 to 2.1x', slow='', same='')
-    assert again.mark.partition(' (')[0] in repr(again) and three.timings['slow'].device not in repr(again)
+    assert again.provenance.partition(' (')[0] in repr(again) and three.timings['slow'].device not in repr(again)
 
 
 def test_over_sizes_flops_and_bytes_may_be_functions():

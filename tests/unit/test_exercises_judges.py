@@ -175,7 +175,7 @@ def test_08_events_are_marks_in_a_queue():
     assert start.elapsed_time(end) == pytest.approx(3.004)
     g.flush()
     g.kernel()
-    assert g.busy_until-g.cpu == pytest.approx(.09+2-.004), 'the flush made the kernel cold again'
+    assert g.busy_until-g.cpu_time == pytest.approx(.09+2-.004), 'the flush made the kernel cold again'
 
 
 def test_08_a_timed_flush_is_reported():
@@ -183,7 +183,7 @@ def test_08_a_timed_flush_is_reported():
     start, middle, end = (g.Event() for _ in range(3))
     for job in (start.record, g.flush, middle.record, g.kernel, end.record, g.synchronize): job()
     middle.elapsed_time(end)
-    assert not g.flush_timed
+    assert not g.has_timed_flush
     assert '. A flush ' in profiling._likely_mistake(start.elapsed_time(end), g, 2., 2., [])
 
 

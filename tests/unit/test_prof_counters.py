@@ -81,7 +81,7 @@ def test_a_report_shows_bank_conflicts_and_survives_being_kept(kernel):
     r = Ncu([kernel], '2025.3.1', ['ncu does not know the metric x'])
     assert (r['add']['Duration'], r['Duration'], r[0].block) == (31.2, 31.2, '(32, 32, 1)')
     assert 'bank conflicts' in repr(r) and '4,063,232' in repr(r) and '66%' in repr(r)
-    again = report_from_json(r.to_json(), mark='recorded on an NVIDIA H100')
+    again = report_from_json(r.to_json(), provenance='recorded on an NVIDIA H100')
     assert repr(again).replace('\n[recorded on an NVIDIA H100]', '') == repr(r) and again.to_json() == r.to_json()
 
 

@@ -74,7 +74,7 @@ def counts(p): return [(g.name, g.count) for g in p.groups]
 
 
 def test_what_a_recording_keeps_gives_the_same_table(here):
-    again = Profile(trim_trace(here.data), mark='recorded somewhere')
+    again = Profile(trim_trace(here.data), provenance='recorded somewhere')
     assert counts(again) == counts(here) and 'recorded somewhere' in repr(again)
     assert len(json.dumps(trim_trace(here.data))) < len(json.dumps(here.data))
 

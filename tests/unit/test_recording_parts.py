@@ -66,7 +66,7 @@ def test_a_recording_is_one_file_that_shows_itself(tmp_path):
     rec = read('99_square', key(square), tmp_path)
     assert os.listdir(tmp_path) == ['99_square.json'] and rec.data == {'GB/s': 12}
     html = rec._repr_mimebundle_()['text/html']
-    assert html.startswith('<b>12 GB/s</b>') and rec.mark in html and rec.mark in repr(rec)
+    assert html.startswith('<b>12 GB/s</b>') and rec.provenance in html and rec.provenance in repr(rec)
 
 
 def test_recording_is_requested_by_a_variable(tmp_path, monkeypatch, capsys):

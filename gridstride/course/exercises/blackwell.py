@@ -3,7 +3,7 @@
 import numpy as np
 import torch
 
-from .returned import integer, number
+from .returned import as_integer, as_number
 from ..grading import problem
 from ...kernels.quant.block_formats import quantize_blocks
 from ...utils import cdiv
@@ -97,7 +97,7 @@ def _(fn, rng, size, kind):
     result = fn(x.clone())
     if not isinstance(result, tuple) or len(result) != 2:
         raise AssertionError(f'return (scale code, element codes); got {result!r}')
-    scale, codes = integer(result[0]), torch.as_tensor(result[1]).flatten().tolist()
+    scale, codes = as_integer(result[0]), torch.as_tensor(result[1]).flatten().tolist()
     if scale != expected.scales.item():
         raise AssertionError(
             f'the largest magnitude is {x.abs().max():g}: got {scale} as the code of the scale, '
@@ -142,7 +142,7 @@ def expected_offset(row, block, blocks):
     ],
 )
 def _(fn, rng, row, block, blocks):
-    result, expected = integer(fn(row, block, blocks)), expected_offset(row, block, blocks)
+    result, expected = as_integer(fn(row, block, blocks)), expected_offset(row, block, blocks)
     if result != expected:
         raise AssertionError(
             f'row {row}, block {block} of {blocks}: got {_byte_of_tile(result)}, expected {_byte_of_tile(expected)}'
@@ -231,8 +231,8 @@ def _(fn, rng, maxima, threshold):
     tiles = np.array([m - rng.uniform(0, 6, 16) for m in maxima])
     tiles[:, 3] = maxima
     result, expected = fn(tiles.copy(), threshold), expected_softmax(tiles, threshold)
-    if not isinstance(result, tuple) or len(result) != 3 or any(number(x) is None for x in result):
+    if not isinstance(result, tuple) or len(result) != 3 or any(as_number(x) is None for x in result):
         raise AssertionError(f'return (rescales, reference, sum); got {result!r}')
-    for name, actual, value in zip(('rescales', 'the reference', 'the sum'), map(number, result), expected):
+    for name, actual, value in zip(('rescales', 'the reference', 'the sum'), map(as_number, result), expected):
         if not abs(actual - value) <= 1e-9 * max(1, abs(value)):
             raise AssertionError(f'maxima {maxima}, threshold {threshold}: {name}: got {actual:g}, expected {value:g}')

@@ -8,7 +8,7 @@ from ... import sim
 from ..grading import problem
 from ...utils import cdiv, check
 from .numba import check_distribution
-from .returned import integer
+from .returned import as_integer
 
 __all__ = ['traced', 'count_atomics', 'busiest_thread']
 
@@ -35,7 +35,7 @@ __all__ = ['traced', 'count_atomics', 'busiest_thread']
     ],
 )
 def _(fn, rng, lengths):
-    result = integer(fn(list(lengths)))
+    result = as_integer(fn(list(lengths)))
     warp_iterations = [max(lengths[i : i + 32]) for i in range(0, len(lengths), 32)]
     if result != sum(warp_iterations):
         raise AssertionError(

@@ -4,7 +4,7 @@ import math
 
 from ..grading import problem
 from ...utils import cdiv
-from .returned import integer, number
+from .returned import as_integer, as_number
 
 __all__ = ['CHIPS', 'LAYERS']
 
@@ -31,7 +31,7 @@ CHIPS = (
     ],
 )
 def _(fn, rng, gbs, ns, sms, warps, size):
-    result = integer(fn(gbs, ns, sms, warps, size))
+    result = as_integer(fn(gbs, ns, sms, warps, size))
     bytes_in_flight, bytes_per_load = gbs * ns, sms * warps * 32 * size
     if result != cdiv(bytes_in_flight, bytes_per_load):
         raise AssertionError(
@@ -86,7 +86,7 @@ def _(fn, rng, k, n, size, gbs, tflops):
         if result is not None:
             raise AssertionError(f'{reason}: the function must return None; got {result!r}')
         return
-    result = integer(result)
+    result = as_integer(result)
     are_compute_bound = (
         [is_compute_bound(t, k, n, size, gbs, tflops) for t in (result - 1, result)] if result >= 1 else [False, False]
     )
@@ -131,7 +131,7 @@ def predict_time(bytes, flops, us, gbs, tflops):
 def _(fn, rng, bytes, flops, us, gbs, tflops):
     time, limiter = predict_time(bytes, flops, us, gbs, tflops)
     result = fn(bytes, flops, us, gbs, tflops)
-    if not isinstance(result, (tuple, list)) or len(result) != 2 or (actual_time := number(result[0])) is None:
+    if not isinstance(result, (tuple, list)) or len(result) != 2 or (actual_time := as_number(result[0])) is None:
         raise AssertionError(f'return a time in microseconds and a limiter, such as (4.9, "latency"); got {result!r}')
     parts = f'latency {us} µs, memory {bytes / gbs / 1e3:.4g} µs, compute {flops / tflops / 1e6:.4g} µs'
     if not math.isclose(actual_time, time, rel_tol=1e-6):

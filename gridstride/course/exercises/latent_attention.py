@@ -12,7 +12,7 @@ from ...utils import cdiv, check
 from .triton import launch
 from .fusion import random, unwritten
 from .softmax import check_one_row_per_program
-from .returned import integer, number
+from .returned import as_integer, as_number
 
 __all__ = ['cost_of_pieces', 'best_schedule', 'count_that_fit', 'expected_merge', 'time_of_slowest', 'schedule']
 
@@ -94,7 +94,7 @@ def time_of_slowest(**case):
 def _(fn, rng, **case):
     result = fn(**case)
     expected = time_of_slowest(**case)
-    if (n := number(result)) is None or not abs(n - expected) <= 1e-9 * expected:
+    if (n := as_number(result)) is None or not abs(n - expected) <= 1e-9 * expected:
         load_time, compute_time = (f'{t:.6g}' for t in _load_and_compute_time(**case))
         why = f'the slowest GPU needs {load_time} seconds to load and {compute_time} to compute'
         raise AssertionError(f'got {result!r}; expected {expected:.6g} seconds: {why}')
@@ -246,7 +246,7 @@ def _(fn, rng, pages, sms, fixed):
         for piece in assignment if isinstance(assignment, (tuple, list)) else [assignment]:
             if not isinstance(piece, (tuple, list)) or len(piece) != 3:
                 raise AssertionError(f'an SM must get a list of pieces (sequence, first, end); got {piece!r}')
-    pieces = [tuple(map(integer, piece)) for assignment in result for piece in assignment]
+    pieces = [tuple(map(as_integer, piece)) for assignment in result for piece in assignment]
     if any(first >= end for _, first, end in pieces):
         raise AssertionError('a piece must have at least one page: (sequence, first, end) with first < end')
     actual_pages = [(sequence, page) for sequence, first, end in pieces for page in range(first, end)]

@@ -5,7 +5,7 @@ import numpy as np
 
 from ..grading import normal, problem
 from .cuda_c import without_comments, compile_for_emulator, launch, run, source
-from .returned import integer, number
+from .returned import as_integer, as_number
 from ...sim.counters import wavefronts
 from ...utils import cdiv, check
 
@@ -72,7 +72,7 @@ _PATCHES = (
 def _(fn, rng, BN, BK, TM, TN):
     result = fn(BN, BK, TM, TN, quads)
     expected = patch_cost(BN, BK, TM, TN)
-    if (cost := number(result)) is None or not abs(cost - expected) < 1e-9:
+    if (cost := as_number(result)) is None or not abs(cost - expected) < 1e-9:
         raise AssertionError(f'got {result}; expected wavefronts per multiply-add: {expected:.6g}')
 
 
@@ -144,7 +144,7 @@ _SIZES = (
 def _(fn, rng, h, w, bm, bn, each, sms):
     result = fn(h, w, bm, bn, each, sms)
     expected = useful_fraction(h, w, bm, bn, each, sms)
-    if (fraction := number(result)) is None or not abs(fraction - expected) < 1e-9:
+    if (fraction := as_number(result)) is None or not abs(fraction - expected) < 1e-9:
         blocks, wave = cdiv(h, bm) * cdiv(w, bn), each * sms
         raise AssertionError(
             f'got {result!r}, but the fraction {expected:.6g} of the work is useful, for {h}x{w} results '
@@ -176,7 +176,7 @@ _WAVES = ((64, 32, 16), (264, 32, 32), (264, 8, 64), (264, 64, 8), (132, 40, 20)
     ],
 )
 def _(fn, rng, blocks, across, down):
-    group = integer(fn(blocks, across, down))
+    group = as_integer(fn(blocks, across, down))
     if not 1 <= group <= down:
         raise AssertionError(f'GROUP must be from 1 to {down}, the number of rows of tiles; got {group}')
     cost = {g: needed_tiles(g, blocks, across, down) for g in range(1, down + 1)}

@@ -70,32 +70,32 @@ class Gpu:
 
     def __init__(self, ms, launch_overhead=0.004):
         self.ms, self.launch_overhead = ms, launch_overhead
-        self.cpu = 0.0  # the time on the CPU
+        self.cpu_time = 0.0  # the time on the CPU
         self.busy_until = 0.0  # when the GPU has finished all jobs
-        self.runs, self.warm, self.flushed = 0, False, 0
-        self.flush_timed, self.num_timed = False, 0
+        self.num_runs, self.is_warm, self.num_flushes = 0, False, 0
+        self.has_timed_flush, self.num_timed = False, 0
 
     def queue(self, ms):
         "Queue a job of `ms` after all others; return the time of its end"
-        self.cpu += self.launch_overhead
-        self.busy_until = max(self.busy_until, self.cpu) + ms
+        self.cpu_time += self.launch_overhead
+        self.busy_until = max(self.busy_until, self.cpu_time) + ms
         return self.busy_until
 
     def kernel(self):
         "Launch the kernel; `AssertionError` after 5000 runs"
-        if self.runs >= 5000:
+        if self.num_runs >= 5000:
             raise AssertionError('the kernel ran 5000 times: time 20 to 100 runs')
-        self.queue(self.ms(self.runs, self.warm))
-        self.runs, self.warm = self.runs + 1, True
+        self.queue(self.ms(self.num_runs, self.is_warm))
+        self.num_runs, self.is_warm = self.num_runs + 1, True
 
     def flush(self):
         "Overwrite the L2 cache"
         self.queue(0.09)
-        self.warm, self.flushed = False, self.flushed + 1
+        self.is_warm, self.num_flushes = False, self.num_flushes + 1
 
     def synchronize(self):
         "Wait on the CPU until the GPU has finished all queued work"
-        self.cpu = max(self.cpu, self.busy_until)
+        self.cpu_time = max(self.cpu_time, self.busy_until)
 
     def Event(self):
         "Make an event that is not recorded yet"
@@ -111,16 +111,16 @@ class Event:
     def record(self):
         "Record the event after all queued work"
         self.time = self.gpu.queue(0.0)
-        self.flushed = self.gpu.flushed
+        self.num_flushes = self.gpu.num_flushes
 
     def elapsed_time(self, end):
         "Return the milliseconds from this event to the event `end`"
         for e, name in ((self, 'first'), (end, 'second')):
             if e.time is None:
                 raise RuntimeError(f'the {name} event was never recorded')
-            if e.time > self.gpu.cpu:
+            if e.time > self.gpu.cpu_time:
                 raise RuntimeError(f'the GPU has not reached the {name} event yet: synchronize first')
-        self.gpu.flush_timed |= end.flushed > self.flushed
+        self.gpu.has_timed_flush |= end.num_flushes > self.num_flushes
         self.gpu.num_timed += 1
         return end.time - self.time
 
@@ -178,11 +178,11 @@ def _check_run_count(gpu):
 
 def _likely_mistake(result, gpu, cold, warm, first):
     "Return the most likely mistake, as the end of a sentence"
-    if not gpu.runs:
+    if not gpu.num_runs:
         return '. The kernel never ran'
-    if gpu.cpu < gpu.busy_until:
+    if gpu.cpu_time < gpu.busy_until:
         return '. Nothing waits for the GPU: synchronize before you read the times'
-    if gpu.flush_timed:
+    if gpu.has_timed_flush:
         return '. A flush is between the two events, so it is timed with the kernel: flush before the first event'
     if warm < cold and isclose(result, warm, rel_tol=0.1):
         return f': {warm:g} is the time with the data in the L2 cache: flush before each run'

@@ -6,7 +6,7 @@ import torch
 from .cuda_c import source
 from .triton import launch
 from .fusion import random, unwritten
-from .returned import number
+from .returned import as_number
 from ... import tile
 from ...cpp import cuda_kernel, on_emulator
 from ..grading import problem
@@ -66,7 +66,7 @@ def result_of(fn, x):
 def _(fn, rng, **case):
     result = fn(**case)
     expected = 8e9 * case['gbs'] / (case['weights'] * (case['bits'] + 16 / case['group']))
-    if (n := number(result)) is None or not abs(n / expected - 1) <= 1e-9:
+    if (n := as_number(result)) is None or not abs(n / expected - 1) <= 1e-9:
         is_off_by_eight = n and any(abs(n * f / expected - 1) <= 1e-9 for f in (8, 1 / 8))
         advice = ': off by a factor of 8; convert bits to bytes' if is_off_by_eight else ''
         raise AssertionError(f'got {result!r}; expected {expected:.2f} tokens per second{advice}')

@@ -4,22 +4,22 @@ from numbers import Real
 
 import numpy as np
 
-__all__ = ['number', 'integer']
+__all__ = ['as_number', 'as_integer']
 
 
-def number(result):
+def as_number(result):
     "Convert a Python, NumPy or torch number to a Python number; return None for anything else"
     if hasattr(result, 'item') and np.ndim(result) == 0:
         result = result.item()
     return result if isinstance(result, Real) and not isinstance(result, bool) else None
 
 
-def integer(result) -> int:
+def as_integer(result) -> int:
     """Convert an integer, even a float such as 3.0, to an `int`; raises `AssertionError` for anything else.
 
-    >>> integer(3.0)
+    >>> as_integer(3.0)
     3"""
-    n = number(result)
+    n = as_number(result)
     if n is None or n % 1 != 0:
         raise AssertionError(f'return an integer; got {result!r}')
     return int(n)

@@ -18,8 +18,8 @@ def run_recorded(fn, blocks, threads, sh_sz, *args):
     def run_block(b, d, shared, *args):
         shared = Memory('shared', shared)
         fn(b, d, shared, *args)
-        if shared.outside:
-            raise AssertionError(f'{shared.outside[0]}') from shared.outside[0]
+        if shared.index_errors:
+            raise AssertionError(f'{shared.index_errors[0]}') from shared.index_errors[0]
         uses_shared.extend([bool(shared.writes), bool(shared.reads)])
 
     uses_shared = []

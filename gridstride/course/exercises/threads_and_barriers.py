@@ -50,9 +50,9 @@ class RecordingMemory(Memory):
         super().__init__(name, values)
         self.log = []
 
-    def note(self, indices, verb):
+    def record_access(self, indices, verb):
         "Record an access to `indices` with its thread, the barriers that the thread has passed, and its line"
-        super().note(indices, verb)
+        super().record_access(indices, verb)
         current_thread = threading.current_thread()
         if position := getattr(current_thread, 'where', None):
             self.log += [

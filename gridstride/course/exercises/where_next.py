@@ -141,7 +141,7 @@ def _(fn, rng, h, w, k, tile):
     try:
         check(out, (m.double() @ n.double()).float(), atol=1e-4)  # at most 33 products of size 1
     except AssertionError as e:
-        raise AssertionError(f'{e}{_outside(fn, h, w, tile, m, n)}') from None
+        raise AssertionError(f'{e}{_out_of_bounds_block(fn, h, w, tile, m, n)}') from None
     first = torch.full((h, w), torch.nan)
     fn(block := _Watched(0, 0), m, n, first, *tile)
     if not (first[tile[0] :].isnan().all() and first[:, tile[1] :].isnan().all()):
@@ -159,7 +159,7 @@ class _Watched(Tiles):
 
     def __init__(self, *index):
         super().__init__(*index)
-        self.outside = ''
+        self.out_of_bounds_tile = ''
         self.loaded = set()
 
     def load(self, array, index, shape):
@@ -168,21 +168,21 @@ class _Watched(Tiles):
 
     def _slices(self, array, index, shape):
         slices = super()._slices(array, index, shape)
-        if not self.outside and any(start.start >= size for start, size in zip(slices, array.shape)):
+        if not self.out_of_bounds_tile and any(start.start >= size for start, size in zip(slices, array.shape)):
             tile_counts = tuple(map(cdiv, array.shape, shape))
-            self.outside = f'tile {tuple(index)} of an array of {tile_counts[0]} by {tile_counts[1]} tiles'
+            self.out_of_bounds_tile = f'tile {tuple(index)} of an array of {tile_counts[0]} by {tile_counts[1]} tiles'
         return slices
 
 
-def _outside(fn, h, w, tile, m, n):
+def _out_of_bounds_block(fn, h, w, tile, m, n):
     "Name a block that accesses a tile out of bounds; return '' if none does"
     out = torch.empty(h, w)
     for r in range(cdiv(h, tile[0])):
         for c in range(cdiv(w, tile[1])):
             fn(block := _Watched(r, c), m, n, out, *tile)
-            if block.outside:
-                return f'\n  block ({r}, {c}) accesses {block.outside}, which is out of bounds: an index counts '
-                'tiles, rows first'
+            if block.out_of_bounds_tile:
+                location = f'{block.out_of_bounds_tile}, which is out of bounds'
+                return f'\n  block ({r}, {c}) accesses {location}: an index counts tiles, rows first'
     return ''
 
 
@@ -340,7 +340,8 @@ def _(fn, rng, look):
     if verdict.accepted:
         raise AssertionError('the judge checked all answers and accepts the submission: it is not a cheat')
     if look == 'why' and verdict.code not in CHEAT_CODES:
-        raise AssertionError(f'the submission is rejected as {verdict.code!r}, {verdict.why}: an error is not a cheat')
+        problem = f'the submission is rejected as {verdict.code!r}, {verdict.reason}'
+        raise AssertionError(f'{problem}: an error is not a cheat')
     if look == 'why' and verdict.code == 'replay':
         raise AssertionError('the submission is rejected as a replay, which the lesson has shown: find another cheat')
 

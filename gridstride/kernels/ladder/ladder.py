@@ -362,7 +362,7 @@ class Ladder:
             return fields
         mark_partly_recorded()
         missing_names = ', '.join(missing_counters) if counters else 'its counters'
-        warnings = [*fields.get('warnings', ()), f'{missing_names}: {recording.mark}']
+        warnings = [*fields.get('warnings', ()), f'{missing_names}: {recording.provenance}']
         return {**fields, 'counters': {**missing_counters, **counters}, 'warnings': warnings}
 
     def _measure(self, rung):

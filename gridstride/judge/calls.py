@@ -124,7 +124,7 @@ def _precompile_headers():
         import_module('gridstride.cpp.toolchain.build').prepare()
 
 
-class Bench:
+class CallChecker:
     "Runs and checks the calls of one submission"
 
     def __init__(self, submission, task, device, limit):
@@ -135,7 +135,7 @@ class Bench:
         self.rng = random.Random(secrets.randbits(64))
         self.calls = []
         self.process = None
-        self.idle_process = None  # on a CPU: a second process, in which launches do nothing
+        self.process_without_launches = None  # on a CPU: a second process, in which launches do nothing
         self.is_imported = False
         self.has_launched = False  # whether the last call of `recompute` launched a kernel
         self.buffers = {}  # index of a blob -> buffer
@@ -322,7 +322,7 @@ class Bench:
 
     def becomes_correct(self, sizes, expected, scales):
         "Return whether the last answer becomes correct after all remaining work has ended"
-        header, blobs = self.process.request(dict(op='again'), max_bytes=_max_answer_bytes(expected))
+        header, blobs = self.process.request(dict(op='resend'), max_bytes=_max_answer_bytes(expected))
         try:
             answer = self.parse_tensors(header, blobs)
         except Refusal:
@@ -375,13 +375,13 @@ class Bench:
     # The complete run
     def start(self, stack):
         "Start the process, and import the submission there"
-        if self.device == 'cpu' and self.submission.compiles:
+        if self.device == 'cpu' and self.submission.may_compile:
             _precompile_headers()
         load_header = dict(op='load', form=self.submission.form, init=list(self.task.init))
         if self.device == 'cpu' and self.submission.kernels:
-            idle_process = Process(self.submission, self.device, self.limit, idle=True)
-            self.idle_process = stack.enter_context(idle_process)
-            self.idle_process.send(load_header)
+            process_without_launches = Process(self.submission, self.device, self.limit, skips_launches=True)
+            self.process_without_launches = stack.enter_context(process_without_launches)
+            self.process_without_launches.send(load_header)
         self.process = stack.enter_context(Process(self.submission, self.device, self.limit))
         try:
             self.process.request(load_header)
@@ -409,21 +409,21 @@ class Bench:
     def is_wrong_without_launches(self):
         """Return whether the answer is wrong if launches do nothing. On a CPU, a second process, whose launches never
         do anything, computes the answer"""
-        if self.idle_process:
-            self.idle_process.receive(timeout=self.idle_process.timeout_for('load'))
-            return self.is_wrong_now(self.idle_process)
-        return self.is_wrong_now(idle=True) or not self.has_launched
+        if self.process_without_launches:
+            self.process_without_launches.receive(timeout=self.process_without_launches.timeout_for('load'))
+            return self.is_wrong_now(self.process_without_launches)
+        return self.is_wrong_now(skips_launches=True) or not self.has_launched
 
     def stopped(self):
         "Stop the processes of the submission inside the `with` block"
         stack = ExitStack()
-        for process in filter(None, (self.process, self.idle_process)):
+        for process in filter(None, (self.process, self.process_without_launches)):
             stack.enter_context(process.stopped())
         return stack
 
-    def printed(self):
+    def output(self):
         "Return the end of the submission's output"
-        return self.process.printed if self.process else ''
+        return self.process.output if self.process else ''
 
     def isolation(self) -> tuple:  # keys of `verdicts.ISOLATION`
         "Return the protections that were active for the submission's process"
