@@ -338,9 +338,9 @@ def test_each_tile_is_taken_once(heads, group, rows, others, first, parts):
 
 def test_blocks_take_tiles_in_an_order_that_ends_early(monkeypatch):
     "By hand: two blocks, two heads; ranks of a ring, whose heads are in work one after the other but for the last"
-    late = schedule.order_by_sections(2, 2, 1, late_rows=1)
+    late = schedule.order_by_sections(2, 2, 1, num_late_rows=1)
     assert late == [(0, 1), (1, 1), (0, 0), (1, 0)]
-    assert schedule.order_by_sections(3, 2, 1, last_heads=2) == [(0, 1), (0, 0), (1, 1), (2, 1), (1, 0), (2, 0)]
+    assert schedule.order_by_sections(3, 2, 1, num_last_heads=2) == [(0, 1), (0, 0), (1, 1), (2, 1), (1, 0), (2, 0)]
     with monkeypatch.context() as m:
         m.setattr(schedule, '_JITTER', 0)
         end = schedule.simulate_end(late, (1, 5), (0, 4), 2, [0, 9.5])
@@ -409,11 +409,11 @@ def test_output_buffers_that_do_not_fit():
         'out is torch.float64': lambda: onto(out.double(), lse, 0, q, k, v),
         'out .*contiguous': lambda: onto(torch.empty(1, 1, 64, 70).bfloat16().mT, lse, 0, q, k, v),
         'lse is torch.float64': lambda: onto(out, lse.double(), 0, q, k, v),
-        'first is -1': lambda: onto(out[:, :, 1:], lse[:, :, 1:], -1, q, k, v),
+        'first_row is -1': lambda: onto(out[:, :, 1:], lse[:, :, 1:], -1, q, k, v),
         'our kernels support bfloat16; q is float32':
             lambda: onto(out, lse, 0, *(x.float() for x in (q, k, v))),
         r'k \(1, 1, 0, 64\)': lambda: onto(out, lse, 0, q, k[:, :, :0], v[:, :, :0]),
-        'first is 70': lambda: pair(q, k, v, k, v, 70, one, one),
+        'first_row is 70': lambda: pair(q, k, v, k, v, 70, one, one),
         'num_parts is 0': lambda: pair(q, k, v, k, v, 0, one, one, num_parts=0),
         'k has 1 heads and other_k 2': lambda: pair(*qkv(1, 2, 2, 70, 66, 64), *[k.repeat(1, 2, 1, 1)]*2, 0, one, one),
         'other_v .*16-byte aligned':

@@ -5,7 +5,7 @@ from functools import partial
 import pytest
 import torch
 from gridstride.kernels import argmax, autocast, histogram, scan, sum, transpose
-from gridstride.kernels.memory import operators, ring_sum, source
+from gridstride.kernels.memory import operators, multistage_sum, source
 from gridstride.kernels.ladder.rung import H100, Device
 from one_unit import one_unit
 from found import saying
@@ -81,7 +81,7 @@ def test_a_slice_that_begins_between(): every_tool_is_right(SLICE)
 def small(monkeypatch):
     "Shares, rings and tiles that are small, so that small tensors need many"
     for name, value in dict(_SMALL_PLAN=operators.LoadPlan(2**10, 64, 2), _MIN_BULK_BYTES=1,
-                            BULK=dict(THREADS=64, PACKS=2, STAGES=3), SCAN_BULK=dict(THREADS=64, STAGES=3),
+                            BULK=dict(THREADS=64, VECS_PER_THREAD=2, STAGES=3), SCAN_BULK=dict(THREADS=64, STAGES=3),
                             this_device=lambda: Device(3, True)).items():
         monkeypatch.setattr(operators, name, value)
     caches = operators.sum_launches, operators.bulk_sum_launches, operators.argmax_launches, operators.scan_launches
@@ -125,7 +125,7 @@ def test_the_rings_of_a_hopper_gpu(small):
         problem = 'float32', 1, n, 4, operators.this_device()
         assert names(operators.bulk_sum_launches(*problem)) == ['sum_bulk', 'sum_rows']
         assert names(operators.scan_launches(*problem)) == ['scan_bulk']
-        same(ring_sum(x), x.sum())
+        same(multistage_sum(x), x.sum())
         same(scan(x), x.cumsum(0))
     for dtype in (torch.int16, torch.uint8):
         same(scan(elements(5000, dtype)), elements(5000, dtype).cumsum(0).to(dtype))
@@ -134,7 +134,7 @@ def test_the_rings_of_a_hopper_gpu(small):
 def test_tiles_look_back(small, monkeypatch):
     "As on a GPU without bulk copies"
     monkeypatch.setattr(operators, 'this_device', lambda: Device(3, False))
-    monkeypatch.setattr(operators, 'SCAN', dict(THREADS=64, LINES=1, MIN_BLOCKS=1))
+    monkeypatch.setattr(operators, 'SCAN', dict(THREADS=64, VECS_PER_THREAD=1, MIN_BLOCKS=1))
     for shape in ((9_003,), (3, 1024)):
         x = elements(shape)
         same(scan(x), x.cumsum(-1))
@@ -159,7 +159,7 @@ def test_nan_infinities_and_ties(name):
 def test_rows_that_begin_anywhere_are_loaded_by_vectors(dtype, width):
     x = elements((3, width), getattr(torch, dtype)).flatten()[1:2*width + 1].view(2, width)
     launches = [operators.sum_launches(dtype, 2, n, 1, H100) for n in (width, 99)]
-    assert list(map(names, launches)) == [['sum_ragged_rows'], ['sum_rows']]
+    assert list(map(names, launches)) == [['sum_unaligned_rows'], ['sum_rows']]
     same(sum(x, -1), x.sum(-1))
 
 

@@ -15,7 +15,7 @@ from found import saying
 SIGNED_BITS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 SORTED = [('float32', (3, 100)), ('bfloat16', (70,)), ('int64', (2, 40)), ('uint8', (300,)), ('float32', (2, 700)),
           ('float16', (300,)), ('int64', (1, 2500)), ('float32', (4500,)), ('int32', (9000,)), ('float32', (2, 8200))]
-SMALL = dict(_MAX_SHORT=8, _MAX_ROW=16)  # so that small tensors take the kernels of large ones
+SMALL = dict(_MAX_WARP_ROW=8, _MAX_BLOCK_ROW=16)  # so that small tensors take the kernels of large ones
 SWEPT = [('uint8', (3, 1000)), ('bfloat16', (1200,)), ('float32', (2, 1100)), ('int64', (2200,)), ('float64', (33,))]
 TOPPED = [('float32', (2, 1000), 8), ('bfloat16', (3, 50), 50), ('int32', (700,), 1), ('float16', (2, 9001), 200)]
 

@@ -19,7 +19,7 @@ from .fused import programs as _fused
 from .gemm import bf16x6, cost_model, skinny
 from .gemm import programs as _gemm
 from .ladder import blackwell, stream_k, fp32, hopper, tensor_cores
-from .ladder.ladder import ragged_shapes
+from .ladder.ladder import shapes_around_tile
 from .ladder.rung import Rung
 from .latent import programs as _latent
 from .memory import programs as _memory
@@ -41,7 +41,7 @@ def _ladder_exports(slug, kernels, timed_shape, target=HOPPER):
     for kernel in kernels:
         name = re.sub(r'\W+', '_', kernel.name)
         description = f'Lesson {slug}, version `{kernel.name}`'
-        yield ExportSpec(f'{slug}_{name}', description, kernel, [*ragged_shapes(kernel)[:4], timed_shape], target)
+        yield ExportSpec(f'{slug}_{name}', description, kernel, [*shapes_around_tile(kernel)[:4], timed_shape], target)
 
 
 def _ladder_kernels(module):
@@ -64,8 +64,8 @@ def _float32_kernels():
     "Yield the float32 kernels that `matmul` may select; of the skinny kernels, which depend on the shape, each variant"
     timed_shape = 4096, 4096, 4096
     for kernel in bf16x6.all_kernels():
-        yield _selected_kernel(kernel, *ragged_shapes(kernel)[1:4], timed_shape)
-    yield _selected_kernel(skinny.SMALL, *ragged_shapes(skinny.SMALL)[:4], (100, 100, 100))
+        yield _selected_kernel(kernel, *shapes_around_tile(kernel)[1:4], timed_shape)
+    yield _selected_kernel(skinny.SMALL, *shapes_around_tile(skinny.SMALL)[:4], (100, 100, 100))
     yield _skinny_kernel('rows', skinny.SKINNY, (9001, 10, 784), (50000, 10, 784))
     yield _skinny_kernel('pipeline', skinny.SKINNY, (9001, 10, 785), (50000, 10, 785))
     yield _skinny_kernel('wide', skinny.SKINNY, (9001, 20, 786), (50000, 20, 786))
@@ -86,7 +86,7 @@ def _bfloat16_kernels():
         for pdl in pdl_options
     ]
     for kernel in kernels:
-        yield _selected_kernel(kernel, *ragged_shapes(kernel)[1:4], timed_shape)
+        yield _selected_kernel(kernel, *shapes_around_tile(kernel)[1:4], timed_shape)
 
 
 def list_exports() -> list:  # of `ExportSpec`

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from .ladder.rung import B200, H100
 
-BEGIN, END = '// ---- as gridstride launches it, from here', '// ---- to here'
+BEGIN_MARKER, END_MARKER = '// ---- as gridstride launches it, from here', '// ---- to here'
 _FLAGS = '-O3 -std=c++17 -arch='
 HEADERS = ['cuda.h', 'cuda_bf16.h', *'algorithm cassert cmath cstdio cstdlib cstring iterator vector'.split()]
 NAMESPACE = 'NAMESPACE'  # placeholder in a line of C++: the namespace of the kernel that is launched after it
@@ -60,7 +60,7 @@ class Program(NamedTuple):
 
 def _between_markers(src) -> str:
     "Return the source of a kernel, enclosed by the two marker lines"
-    return f'{BEGIN}\n{src}\n{END}\n'
+    return f'{BEGIN_MARKER}\n{src}\n{END_MARKER}\n'
 
 
 def _dim3(sizes) -> str:

@@ -242,7 +242,8 @@ class _AccumulatedGrads:
         "Return whether these kernels support all pieces of this rank"
         accumulator = call.kernels.gradient_accumulator
         pieces = [call.piece(step, q) for step in range(call.ranks)]
-        return accumulator is not None and all(accumulator.fits(part.rows.start or 0) for part in pieces if part)
+        first_rows = [part.rows.start or 0 for part in pieces if part]
+        return accumulator is not None and all(map(accumulator.can_begin_at, first_rows))
 
     def start_own_keys(self):
         if self.stream:

@@ -19,7 +19,7 @@ from gridstride.kernels import Rung, explain, matmul, check_matmul
 from gridstride.kernels import argmax, cub, export, histogram, scan, sum as sum_of, transpose
 from gridstride.kernels.gemm import dispatch, skinny
 from gridstride.kernels.ladder import tma
-from gridstride.kernels.memory import operators, ring_sum
+from gridstride.kernels.memory import operators, multistage_sum
 from gridstride.kernels.ladder.ladder import Reference, inputs, shapes_for
 from gridstride.kernels.ladder.rung import Device
 from gridstride.kernels.gemm.bf16x6 import Bf16x6
@@ -303,7 +303,7 @@ def memory_tools_agree_with_cub():
 def memory_tools_on_streams_and_in_graphs():
     x = small_values((2**22+4,), torch.int32)
     want = of_torch(x, None)
-    def each(): return sum_of(x), scan(x), argmax(x), ring_sum(x)
+    def each(): return sum_of(x), scan(x), argmax(x), multistage_sum(x)
     each()
     torch.cuda.synchronize()
     got, streams = [], [torch.cuda.Stream() for _ in range(4)]
@@ -317,7 +317,7 @@ def memory_tools_on_streams_and_in_graphs():
     for _ in range(3): graph.replay()
     torch.cuda.synchronize()
     for i, o in enumerate([*got, captured]):
-        for name, a, b in zip(('sum', 'scan', 'argmax', 'ring_sum'), o, (*want, want[0])):
+        for name, a, b in zip(('sum', 'scan', 'argmax', 'multistage_sum'), o, (*want, want[0])):
             yield from equal(f'{name}, launch {i}', a, b)
 
 

@@ -15,7 +15,7 @@ from checking import differs_elsewhere, run
 from gridstride.kernels.gemm import cost_model
 from gridstride.kernels import check_matmul
 from gridstride.kernels.ladder.stream_k import resident_clusters
-from gridstride.kernels.ladder.ladder import ragged_shapes
+from gridstride.kernels.ladder.ladder import shapes_around_tile
 from gridstride.kernels.ladder.rung import sms
 from gridstride.utils import cdiv
 
@@ -63,7 +63,7 @@ def wrong(kernels, shapes_of):
     print(f'  {len(kernels)} kernels')
 
 
-def each_kernel_is_right(): yield from wrong(every(), lambda cut, kernel: [least(cut), *ragged_shapes(kernel)])
+def each_kernel_is_right(): yield from wrong(every(), lambda cut, kernel: [least(cut), *shapes_around_tile(kernel)])
 
 
 def each_kernel_is_right_beyond_one_wave(): yield from wrong(every(), lambda cut, kernel: [beyond(cut)])

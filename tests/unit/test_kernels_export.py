@@ -28,7 +28,7 @@ MEMORY = {p.name: standalone.program_source(p)
 
 def parts(text):
     "What is between the lines that mark the kernels"
-    return re.findall(rf'^{standalone.BEGIN}\n(.*?)\n{standalone.END}$', text, re.M | re.S)
+    return re.findall(rf'^{standalone.BEGIN_MARKER}\n(.*?)\n{standalone.END_MARKER}$', text, re.M | re.S)
 
 
 def test_all_rungs_of_the_lessons_are_there():

@@ -2,7 +2,7 @@
 // dq; it recomputes the scores. Two warpgroups have 64 keys each, and keep their dk and dv in registers; a pipeline
 // loads tiles of q and dout. With P = exp(S - lse): dV = P^T @ dO, dS = P*(dO @ V^T - delta), dK = dS^T @ Q, dQ = dS @
 // K; S and dS are transposed.
-constexpr int PARTS = HD/64, TILE_BYTES = 64*HD*2;                // boxes of 64 columns; bytes of 64 rows
+constexpr int COLUMN_BOXES = HD/64, TILE_BYTES = 64*HD*2;                // boxes of 64 columns; bytes of 64 rows
 constexpr int K_BYTES = BN*HD*2, DS_BYTES = BN*64*2;              // bytes of the block's keys, and of dS
 constexpr int CONSUMER_BARRIER = 1;  // named barrier of both warpgroups; the next two are for one warpgroup each
 constexpr bool SKIPS_EARLY_ROWS = CAUSAL || WINDOW;              // later keys have a later first row
@@ -18,8 +18,9 @@ __device__ Shared shared_layout(char *p) {
     return s;
 }
 
-// The block's keys, and the steps of BM rows that attend to some of them, from `first` up to but excluding `end`
-struct Keys { Tile t; int head, key, first, end; };              // head of k and v
+// The block's keys, and the steps of BM rows that attend to some of them, from `first_step` up to but excluding
+// `end_step`
+struct Keys { Tile t; int head, key, first_step, end_step; };              // head of k and v
 
 __device__ Keys keys_of(int n, const Sizes &dims, const int *lens) {
     int tiles = cdiv(dims.keys, BN), kv_heads = dims.heads/dims.group, head = n/tiles;
@@ -29,27 +30,28 @@ __device__ Keys keys_of(int n, const Sizes &dims, const int *lens) {
         k.t.rows = min(dims.rows, lens[k.t.batch]);
         k.t.keys = min(dims.keys, lens[dims.batch + k.t.batch]);
     }
-    if (CAUSAL) k.first = k.key/BM;
-    if (WINDOW) k.first = max(k.first, max(0, k.key - dims.window + 1)/BM);
+    if (CAUSAL) k.first_step = k.key/BM;
+    if (WINDOW) k.first_step = max(k.first_step, max(0, k.key - dims.window + 1)/BM);
     int end = WINDOW ? min(k.t.rows, k.key + BN - 1 + dims.window) : k.t.rows;
-    k.end = k.key < k.t.keys ? max(k.first, cdiv(end, BM)) : k.first;
+    k.end_step = k.key < k.t.keys ? max(k.first_step, cdiv(end, BM)) : k.first_step;
     return k;
 }
 
-// lse and delta per row, as `prepare_backward` stores them. This launch has the rows from `first` on; each head has
-// `padded` rows.
-struct RowStats { const float *lse_log2, *delta; int first, padded; };
+// lse and delta per row, as `prepare_backward` stores them. This launch has the rows from `first_row` on; each head has
+// `padded_rows` rows.
+struct RowStats { const float *lse_log2, *delta; int first_row, padded_rows; };
 
 __device__ void load_step(const Shared &s, const TensorMap &q, const TensorMap &dout, const RowStats &stats, int row,
                           int head, int batch, int heads, PipelineState &pipe) {
     u32 q_full = s.q_full + 8*pipe.stage, dout_full = s.dout_full + 8*pipe.stage;
-    long long first = ((long long)batch*heads + head)*stats.padded + stats.first + row;
+    long long first = ((long long)batch*heads + head)*stats.padded_rows + stats.first_row + row;
     barrier_wait(s.empty + 8*pipe.stage, pipe.phase - 1);
     barrier_expect(q_full, TILE_BYTES + BM*4);
-    for (int c = 0; c < PARTS; c++) tma_load(s.q + pipe.stage*TILE_BYTES + c*BM*128, q, c*64, row, head, batch, q_full);
+    for (int c = 0; c < COLUMN_BOXES; c++)
+        tma_load(s.q + pipe.stage*TILE_BYTES + c*BM*128, q, c*64, row, head, batch, q_full);
     bulk_copy(s.lse_log2 + pipe.stage*BM*4, stats.lse_log2 + first, BM*4, q_full);
     barrier_expect(dout_full, TILE_BYTES + BM*4);
-    for (int c = 0; c < PARTS; c++)
+    for (int c = 0; c < COLUMN_BOXES; c++)
         tma_load(s.dout + pipe.stage*TILE_BYTES + c*BM*128, dout, c*64, row, head, batch, dout_full);
     bulk_copy(s.delta + pipe.stage*BM*4, stats.delta + first, BM*4, dout_full);
     pipe.next();
@@ -58,13 +60,13 @@ __device__ void produce(const Shared &s, const TensorMap &q, const TensorMap &k,
                         const TensorMap &dout, const RowStats &stats, const Keys &keys, const Sizes &dims) {
     PipelineState pipe;
     barrier_expect(s.kv_full, 2*K_BYTES);
-    for (int c = 0; c < PARTS; c++) {
+    for (int c = 0; c < COLUMN_BOXES; c++) {
         tma_load(s.k + c*BN*128, k, c*64, keys.key, keys.head, keys.t.batch, s.kv_full);
         tma_load(s.v + c*BN*128, v, c*64, keys.key, keys.head, keys.t.batch, s.kv_full);
     }
     for (int g = 0; g < dims.group; g++)
         #pragma unroll 1
-        for (int i = keys.first; i < keys.end; i++)
+        for (int i = keys.first_step; i < keys.end_step; i++)
             load_step(s, q, dout, stats, i*BM, keys.head*dims.group + g, keys.t.batch, dims.heads, pipe);
 }
 
@@ -89,7 +91,7 @@ __device__ void start_gradient(float (&d)[HD/2], const u32 (&x)[BM/4], u32 rows)
 }
 // Issues dq = ds @ k for BM rows and the warpgroup's half of the columns
 __device__ void start_dq(float (&dq)[HD/4], u32 ds, u32 k, int wg) {
-    u32 column_offset = HD == 64 ? wg*64 : wg*(PARTS/2)*BN*128;
+    u32 column_offset = HD == 64 ? wg*64 : wg*(COLUMN_BOXES/2)*BN*128;
     fence_accumulators(dq);
     wgmma_fence();
     #pragma unroll
@@ -99,12 +101,12 @@ __device__ void start_dq(float (&dq)[HD/4], u32 ds, u32 k, int wg) {
 }
 
 // Computes P from transposed scores: a thread's columns are rows of q, and `lse_log2` has their lse in base 2
-__device__ void compute_p(float (&s)[BM/2], const float2 *lse_log2, float factor) {
+__device__ void compute_p(float (&s)[BM/2], const float2 *lse_log2, float scale_log2) {
     #pragma unroll
     for (int i = 0; i < BM/2; i += 4) {
         float2 x = lse_log2[i + threadIdx.x%4];
         #pragma unroll
-        for (int y = 0; y < 4; y++) s[i + y] = exp2_fast(s[i + y]*factor - (y%2 ? x.y : x.x));
+        for (int y = 0; y < 4; y++) s[i + y] = exp2_fast(s[i + y]*scale_log2 - (y%2 ? x.y : x.x));
     }
 }
 __device__ void compute_ds(float (&dp)[BM/2], const float (&p)[BM/2], const float2 *delta) {
@@ -115,10 +117,10 @@ __device__ void compute_ds(float (&dp)[BM/2], const float (&p)[BM/2], const floa
         for (int y = 0; y < 4; y++) dp[i + y] = p[i + y]*(dp[i + y] - (y%2 ? x.y : x.x));
     }
 }
-__device__ void add_bias_transposed(float (&s)[BM/2], const Keys &keys, int head, int key, int row, float factor) {
+__device__ void add_bias_transposed(float (&s)[BM/2], const Keys &keys, int head, int key, int row, float scale_log2) {
     #pragma unroll
     for (int i = 0; BIASED && i < BM/2; i++)
-        s[i] += bias_of(keys.t.batch, head, row + column_of(i), key + i/2%2*8)/(factor*LN2);
+        s[i] += bias_of(keys.t.batch, head, row + column_of(i), key + i/2%2*8)/(scale_log2*LN2);
 }
 __device__ void mask_transposed(float (&s)[BM/2], int key, int row, const Tile &t, int window) {
     #pragma unroll
@@ -179,19 +181,19 @@ __device__ void store_gradients(const Out &out, const float (&dk)[HD/2], const f
 }
 
 __device__ void consume(const Shared &m, char *smem, const Keys &keys, const Sizes &dims, const RowStats &stats,
-                        float4 *dq_sums, int *semaphores, const Out &out, float factor, float scale) {
+                        float4 *dq_sums, int *semaphores, const Out &out, float scale_log2, float scale) {
     int wg = threadIdx.x/128, first_key = keys.key + wg*64 + threadIdx.x%128/32*16 + threadIdx.x%32/4, buffer = 0;
-    int tiles = stats.padded/BM, tiles_before = stats.first/BM;
+    int tiles = stats.padded_rows/BM, tiles_before = stats.first_row/BM;
     u32 ds_rows = m.ds + (wg*64 + threadIdx.x%128/32*16)*128;
     int *pending = nullptr;
     PipelineState pipe;
     float dk[HD/2], dv[HD/2];
     #pragma unroll
     for (int i = 0; i < HD/2; i++) dk[i] = dv[i] = 0;
-    if (keys.first < keys.end) barrier_wait(m.kv_full, 0);
+    if (keys.first_step < keys.end_step) barrier_wait(m.kv_full, 0);
     for (int g = 0; g < dims.group; g++)
         #pragma unroll 1
-        for (int i = keys.first; i < keys.end; i++, buffer ^= 1) {
+        for (int i = keys.first_step; i < keys.end_step; i++, buffer ^= 1) {
             float s[BM/2], dp[BM/2], dq[HD/4];
             u32 p[BM/4], ds[BM/4], q = m.q + pipe.stage*TILE_BYTES, dout = m.dout + pipe.stage*TILE_BYTES;
             barrier_wait(m.q_full + 8*pipe.stage, pipe.phase);
@@ -200,10 +202,10 @@ __device__ void consume(const Shared &m, char *smem, const Keys &keys, const Siz
             start_transposed(dp, m.v + wg*64*128, dout);
             wgmma_wait<1>();                               // S is complete
             fence_accumulators(s);
-            add_bias_transposed(s, keys, keys.head*dims.group + g, first_key, i*BM, factor);
+            add_bias_transposed(s, keys, keys.head*dims.group + g, first_key, i*BM, scale_log2);
             if (!is_full_tile(i*BM, BM, keys.key, keys.t, dims.window))
                 mask_transposed(s, first_key, i*BM, keys.t, dims.window);
-            compute_p(s, (const float2 *)(smem + (m.lse_log2 - m.k) + pipe.stage*BM*4), factor);
+            compute_p(s, (const float2 *)(smem + (m.lse_log2 - m.k) + pipe.stage*BM*4), scale_log2);
             pack_operand(p, s);
             start_gradient(dv, p, dout);
             wgmma_wait<1>();                               // dP is complete
@@ -238,14 +240,14 @@ __global__ void __launch_bounds__(384, 1)
 attention_backward(const __grid_constant__ TensorMap q, const __grid_constant__ TensorMap k,
                    const __grid_constant__ TensorMap v, const __grid_constant__ TensorMap dout, const float *lse_log2,
                    const float *delta, float4 *dq_sums, int *semaphores, bf16 *dk, bf16 *dv, const int *lens,
-                   float factor, float scale, int batch, int heads, int group, int rows, int keys, int window,
-                   int section, int first, int padded, long long k_batch, long long k_head, long long k_row,
-                   long long v_batch, long long v_head, long long v_row) {
+                   float scale_log2, float scale, int batch, int heads, int group, int rows, int keys, int window,
+                   int section_heads, int first_row, int padded_rows, long long k_batch, long long k_head,
+                   long long k_row, long long v_batch, long long v_head, long long v_row) {
     extern __shared__ __align__(1024) char smem[];
     Shared s = shared_layout(smem);
-    Sizes dims = {batch, heads, group, rows, keys, window, section};
+    Sizes dims = {batch, heads, group, rows, keys, window, section_heads};
     Keys block_keys = keys_of(blockIdx.x, dims, lens);
-    RowStats stats = {lse_log2, delta, first, padded};
+    RowStats stats = {lse_log2, delta, first_row, padded_rows};
     if (threadIdx.x == 256) {
         prefetch(q); prefetch(k); prefetch(v); prefetch(dout);
         barrier_init(s.kv_full, 1);
@@ -257,10 +259,11 @@ attention_backward(const __grid_constant__ TensorMap q, const __grid_constant__ 
     __syncthreads();
     if (threadIdx.x >= 256) {
         setmaxnreg_dec<24>();
-        if (threadIdx.x == 256 && block_keys.first < block_keys.end) produce(s, q, k, v, dout, stats, block_keys, dims);
+        if (threadIdx.x == 256 && block_keys.first_step < block_keys.end_step)
+            produce(s, q, k, v, dout, stats, block_keys, dims);
     } else {
         setmaxnreg_inc<240>();
         Out out = {dk, dv, k_batch, k_head, k_row, v_batch, v_head, v_row};
-        consume(s, smem, block_keys, dims, stats, dq_sums, semaphores, out, factor, scale);
+        consume(s, smem, block_keys, dims, stats, dq_sums, semaphores, out, scale_log2, scale);
     }
 }

@@ -9,11 +9,11 @@ constexpr int LANE_ELEMENTS = HD/32;                           // elements of a 
 // these additions.
 __global__ void __launch_bounds__(256)
 prepare_backward(const bf16 *out, const bf16 *dout, const float *lse, float *lse_log2, float *delta, float4 *dq_sums,
-                 int *semaphores, int heads, int rows, int padded,
+                 int *semaphores, int heads, int rows, int padded_rows,
                  long long out_batch, long long out_head, long long out_row,
                  long long dout_batch, long long dout_head, long long dout_row) {
     int lane = threadIdx.x%32, row = blockIdx.x*8 + threadIdx.x/32, batch = blockIdx.y/heads, head = blockIdx.y%heads;
-    if (row >= padded) return;
+    if (row >= padded_rows) return;
     float sum = 0, value = PLUS_INFINITY;
     if (row < rows) {
         const bf16 *a = out + batch*out_batch + head*out_head + row*out_row + lane*LANE_ELEMENTS;
@@ -25,7 +25,7 @@ prepare_backward(const bf16 *out, const bf16 *dout, const float *lse, float *lse
     }
     #pragma unroll
     for (int distance = 16; distance; distance /= 2) sum += __shfl_xor_sync(~0u, sum, distance);
-    long long row_index = (long long)blockIdx.y*padded + row;
+    long long row_index = (long long)blockIdx.y*padded_rows + row;
     if (lane == 0) { lse_log2[row_index] = value; delta[row_index] = sum; }
     if (DETERMINISTIC && lane < 2 && row%64 == 0) semaphores[row_index/64*2 + lane] = 0;
     if (lane < HD/4) dq_sums[row_index*(HD/4) + lane] = make_float4(0, 0, 0, 0);

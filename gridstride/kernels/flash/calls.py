@@ -34,9 +34,9 @@ class AttentionProblem(NamedTuple):
 class OutputRows(NamedTuple):
     "The rows of the output that a launch writes, and how it writes them"
 
-    first: int  # index of the first row that the launch writes
-    total: int  # rows of the output
-    merge: bool = False  # merge with the results of other keys, which the output already has
+    first_row: int  # index of the first row that the launch writes
+    num_rows: int  # of the output
+    merges: bool = False  # merge with the results of other keys, which the output already has
     float32_out: bool = False  # the output is float32
 
 
@@ -88,8 +88,8 @@ def _constants(problem):
     )
 
 
-def log2_scale(scale) -> float:
-    "Return scale * log2(e): the kernels compute exp2(score * factor), which is faster than exp"
+def scale_log2(scale) -> float:
+    "Return scale * log2(e): the kernels compute exp2(score * scale_log2), which is faster than exp"
     return scale / math.log(2)
 
 
@@ -127,15 +127,15 @@ def forward_hopper(
     "Return the launch of the forward pass on a Hopper GPU"
     output_rows = output_rows or OutputRows(0, problem.rows)
     src, grid_block_smem, (row_box, key_box) = _forward_source_and_sizes(
-        problem, 'forward_one', gpu, dict(MERGE_OUT=output_rows.merge), _OUT_TYPES[output_rows.float32_out]
+        problem, 'forward_one', gpu, dict(MERGE_OUT=output_rows.merges), _OUT_TYPES[output_rows.float32_out]
     )
     arrays = 'q', 'k', 'v', 'out', 'lse', 'lens', 'tile_counter'
     scalars = (
-        log2_scale(scale),
+        scale_log2(scale),
         *_problem_scalars(problem),
         *map(Long, out_strides),
-        output_rows.first,
-        output_rows.total,
+        output_rows.first_row,
+        output_rows.num_rows,
     )
     return KernelLaunch(src, 'attention_forward', arrays, scalars, *grid_block_smem), (row_box, key_box, key_box)
 
@@ -145,7 +145,7 @@ def forward_pair(
     problem,  # an `AttentionProblem`
     scale,
     gpu,  # a `Device`
-    first,  # index of the first row that also attends to the second array
+    first_row,  # index of the first row that also attends to the second array
     other_keys,  # keys per head of the second array
     float32_out,  # the output is float32
     num_parts,  # number of groups of heads in which the second array arrives, one after the other
@@ -156,7 +156,7 @@ def forward_pair(
     )
     arrays = 'q', 'k', 'v', 'other_k', 'other_v', 'out', 'lse', 'arrived', 'expected', 'order', 'tile_counter'
     heads_per_section = 1  # `order` already orders the heads
-    scalars = log2_scale(scale), *_problem_scalars(problem)[:-1], heads_per_section, first, other_keys, num_parts
+    scalars = scale_log2(scale), *_problem_scalars(problem)[:-1], heads_per_section, first_row, other_keys, num_parts
     kernel_launch = KernelLaunch(src, 'attention_forward_pair', arrays, scalars, *grid_block_smem)
     return kernel_launch, (row_box, key_box, key_box, key_box, key_box)
 
@@ -164,7 +164,7 @@ def forward_pair(
 def pair_order(
     problem,  # all parameters are those of `forward_pair`
     gpu,
-    first,
+    first_row,
     other_keys,
     num_parts,
 ) -> list:  # of tile indices, in which the row tiles of a head count from the last one
@@ -174,7 +174,7 @@ def pair_order(
     row_tiles = cdiv(problem.rows, block_rows)
     row_ends = [min(problem.rows, block_rows * (i + 1)) for i in range(row_tiles)]
     own_steps = [cdiv(min(problem.keys, end) if problem.causal else problem.keys, tile.keys) for end in row_ends]
-    other_steps = [cdiv(other_keys, tile.keys) if end > first else 0 for end in row_ends]
+    other_steps = [cdiv(other_keys, tile.keys) if end > first_row else 0 for end in row_ends]
     heads = problem.batch * problem.heads
     order = choose_order(
         heads,
@@ -202,7 +202,7 @@ def forward_ampere(
     )
     arrays = 'q', 'k', 'v', 'out', 'lse', 'lens'
     scalars = (
-        log2_scale(scale),
+        scale_log2(scale),
         *_problem_scalars(problem),
         *(Long(stride) for array_strides in strides for stride in array_strides),
     )
@@ -262,9 +262,9 @@ def pre_and_postprocess_launches(
     return prepare_launch, finish_launch
 
 
-def fits_backward(first) -> bool:  # first: index of a row that `pre_and_postprocess_launches` prepared
-    "Return whether `backward_main_launch` may begin at row `first`"
-    return first % _BACKWARD_ROWS == 0
+def can_backward_begin_at(first_row) -> bool:  # index of a row that `pre_and_postprocess_launches` prepared
+    "Return whether `backward_main_launch` may begin at row `first_row`"
+    return first_row % _BACKWARD_ROWS == 0
 
 
 @lru_cache(1024)
@@ -286,11 +286,11 @@ def backward_main_launch(
     dk, dv = (tuple(map(Long, stride)) for stride in strides)
     arrays = 'q', 'k', 'v', 'dout', 'lse_log2', 'delta', 'dq_sums', 'semaphores', 'dk', 'dv', 'lens'
     scalars = (
-        log2_scale(scale),
+        scale_log2(scale),
         scale,
         *_problem_scalars(problem),
-        output_rows.first,
-        pad_rows(output_rows.total),
+        output_rows.first_row,
+        pad_rows(output_rows.num_rows),
         *dk,
         *dv,
     )

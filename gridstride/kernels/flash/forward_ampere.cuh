@@ -4,7 +4,7 @@
 constexpr int WARPS = BM/32, THREADS = 32*WARPS, ROW_BYTES = HD*2;
 constexpr int Q_BYTES = BM*ROW_BYTES, K_BYTES = BN*ROW_BYTES;
 
-struct Array { const bf16 *data; long long batch, head, row; };          // batch, head, row: strides in elements
+struct Array { const bf16 *data; long long batch_stride, head_stride, row_stride; };   // in elements
 
 // Returns the swizzled address of 16 bytes of a row: the same column of eight rows is in different banks
 __device__ u32 chunk_at(int row, int chunk) { return row*ROW_BYTES + (chunk ^ row%8)*16; }
@@ -18,8 +18,8 @@ __device__ void ldmatrix_trans(u32 (&x)[4], u32 row) {
 template<int ROWS> __device__ void copy_rows(u32 to, const Array &x, int batch, int head, int row, int end) {
     constexpr int PASS_ROWS = THREADS/(HD/8);                          // rows that all threads copy at once
     int r = threadIdx.x/(HD/8), c = threadIdx.x%(HD/8);
-    const bf16 *from = x.data + batch*x.batch + head*x.head + (row + r)*x.row + c*8;
-    long long pass_stride = PASS_ROWS*x.row;
+    const bf16 *from = x.data + batch*x.batch_stride + head*x.head_stride + (row + r)*x.row_stride + c*8;
+    long long pass_stride = PASS_ROWS*x.row_stride;
     u32 smem_address = to + chunk_at(r, c);
     #pragma unroll
     for (int i = 0; i < ROWS; i += PASS_ROWS, from += pass_stride) {  // a multiple of 8: the swizzle is the same
@@ -70,25 +70,25 @@ __device__ void add_values(float (&o)[2][HD/2], const u32 (&p)[2][BN/4], u32 v) 
 
 __global__ void __launch_bounds__(THREADS, BLOCKS)
 attention_forward(const bf16 *q_at, const bf16 *k_at, const bf16 *v_at, bf16 *out_at, float *lse, const int *lens,
-                  float factor, int batch, int heads, int group, int rows, int keys, int window, int section,
+                  float scale_log2, int batch, int heads, int group, int rows, int keys, int window, int section_heads,
                   long long q_batch, long long q_head, long long q_row, long long k_batch, long long k_head,
                   long long k_row, long long v_batch, long long v_head, long long v_row,
                   long long out_batch, long long out_head, long long out_row) {
     extern __shared__ __align__(128) char smem[];
     u32 qs = address(smem), stages = qs + Q_BYTES;                     // a stage: keys, then values
-    Sizes dims = {batch, heads, group, rows, keys, window, section};
+    Sizes dims = {batch, heads, group, rows, keys, window, section_heads};
     Array q = {q_at, q_batch, q_head, q_row}, k = {k_at, k_batch, k_head, k_row}, v = {v_at, v_batch, v_head, v_row};
     Tile t = tile_of(blockIdx.x, dims, lens);
     auto fetch = [&](int j) {
-        u32 to = stages + (j - t.first)%2*2*K_BYTES;
-        if (j < t.end) {
+        u32 to = stages + (j - t.first_step)%2*2*K_BYTES;
+        if (j < t.end_step) {
             copy_rows<BN>(to, k, t.batch, t.head/group, j*BN, t.keys);
             copy_rows<BN>(to + K_BYTES, v, t.batch, t.head/group, j*BN, t.keys);
         }
         copies_commit();
     };
     copy_rows<BM>(qs, q, t.batch, t.head, t.row, t.rows);
-    fetch(t.first);
+    fetch(t.first_step);
     int row = t.row + threadIdx.x/32*32 + threadIdx.x%32/4;
     float o[2][HD/2];
     OnlineSoftmax r[2];
@@ -99,23 +99,23 @@ attention_forward(const bf16 *q_at, const bf16 *k_at, const bf16 *v_at, bf16 *ou
         for (int i = 0; i < HD/2; i++) o[m][i] = 0;
     }
     #pragma unroll 1
-    for (int j = t.first; j < t.end; j++) {
+    for (int j = t.first_step; j < t.end_step; j++) {
         copies_wait<0>();                       // this thread's copies for this step have arrived
         __syncthreads();                        // all threads' copies have arrived, and the previous stage is free
         fetch(j + 1);
-        u32 ks = stages + (j - t.first)%2*2*K_BYTES, p[2][BN/4];
+        u32 ks = stages + (j - t.first_step)%2*2*K_BYTES, p[2][BN/4];
         float s[2][BN/2];
         compute_scores(s, qs, ks);
         #pragma unroll
         for (int m = 0; m < 2; m++) {
-            add_bias(s[m], row + 16*m, j*BN, t, factor);
+            add_bias(s[m], row + 16*m, j*BN, t, scale_log2);
             if (!is_full_tile(t.row + threadIdx.x/32*32, 32, j*BN, t, window)) mask(s[m], row + 16*m, j*BN, t, window);
-            if (online_softmax_step(s[m], r[m], factor)) rescale(o[m], r[m]);
+            if (online_softmax_step(s[m], r[m], scale_log2)) rescale(o[m], r[m]);
             pack_p(p[m], s[m]);
         }
         add_values(o, p, ks + K_BYTES);
     }
     #pragma unroll
     for (int m = 0; m < 2; m++)
-        store_rows(o[m], r[m], {out_at, lse, out_batch, out_head, out_row, 0, rows}, t, row + 16*m, dims, factor);
+        store_rows(o[m], r[m], {out_at, lse, out_batch, out_head, out_row, 0, rows}, t, row + 16*m, dims, scale_log2);
 }

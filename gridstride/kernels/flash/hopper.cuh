@@ -31,10 +31,10 @@ __device__ void keep_before(float sum, u32 anywhere) {
 // cycles.
 __device__ int uniform(int x) { return __shfl_sync(~0u, x, 0); }
 // Returns the lower 32 bits of a matrix descriptor, which have the address; `advance` adds the constant upper half.
-__device__ u32 half_descriptor(u32 tile, u32 leading_bytes) {
+__device__ u32 descriptor_lo(u32 tile, u32 leading_bytes) {
     return uniform((tile & 0x3ffff) >> 4 | leading_bytes >> 4 << 16);
 }
-__device__ u64 advance(u32 half, int bytes) { return (u64)(1 << 30 | 1024 >> 4) << 32 | (half + bytes/16); }
+__device__ u64 advance(u32 lo, int bytes) { return (u64)(1 << 30 | 1024 >> 4) << 32 | (lo + bytes/16); }
 
 // The current stage of a multistage pipeline (a ring of STAGES buffers), and the phase of its barriers, which counts
 // the passes through the ring

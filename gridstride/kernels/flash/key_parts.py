@@ -55,10 +55,10 @@ def _check_lse(op_name, lse, like, shape):
         raise ValueError(f'{op_name}: lse must be contiguous: use lse.contiguous()')
 
 
-def _check_first(op_name, first, rows=math.inf):
-    "Raise `ValueError` unless `first` is a row index below `rows`"
-    if not isinstance(first, int) or not 0 <= first < rows:
-        raise ValueError(f'{op_name}: first is {first!r}; expected the index of a row')
+def _check_first_row(op_name, first_row, rows=math.inf):
+    "Raise `ValueError` unless `first_row` is a row index below `rows`"
+    if not isinstance(first_row, int) or not 0 <= first_row < rows:
+        raise ValueError(f'{op_name}: first_row is {first_row!r}; expected the index of a row')
 
 
 def _check_saved_results(op_name, dout, q, out, lse):
@@ -125,30 +125,30 @@ class PartGradients:
         self.backward_pass = BackwardPass(dout, q, out, lse, check_scale(q, scale), empty_out(q))
 
     @staticmethod
-    def fits(first) -> bool:
-        "Return whether a part may begin at row `first`"
-        return calls.fits_backward(first)
+    def can_begin_at(first_row) -> bool:
+        "Return whether a part may begin at row `first_row`"
+        return calls.can_backward_begin_at(first_row)
 
     def add(
         self,
         k,  # [batch, heads, keys, dim], with the heads of q, or fewer
         v,  # like k
-        first=0,  # rows before this one attend to none of these keys; see `fits`
-        causal=False,  # row first + i attends only to keys 0 to i
+        first_row=0,  # rows before this one attend to none of these keys; see `can_begin_at`
+        causal=False,  # row first_row + i attends only to keys 0 to i
         outputs=None,  # two tensors like k and v, with any strides, for the results; None: new ones
     ):  # dk, dv
         "Compute dk and dv of these keys, and add their contribution to dq; two streams may add parts concurrently"
-        _check_first('PartGradients', first, self.backward_pass.q.shape[2])
-        if not self.fits(first):
+        _check_first_row('PartGradients', first_row, self.backward_pass.q.shape[2])
+        if not self.can_begin_at(first_row):
             raise ValueError(
-                f'PartGradients: first is {first}; expected a multiple of 64, the number of rows of a tile'
+                f'PartGradients: first_row is {first_row}; expected a multiple of 64, the number of rows of a tile'
             )
-        q = self.backward_pass.q[:, :, first:]
+        q = self.backward_pass.q[:, :, first_row:]
         _check_hopper('PartGradients', q, k, v, 128)
         outputs = outputs or tuple(map(empty_out, (k, v)))
         grads = tuple(map(_writable_or_empty, outputs))
         problem = attention_problem(q, k, bool(causal), 0, None, '')
-        self.backward_pass.add_keys(k, v, problem, grads, rows=slice(first, None))
+        self.backward_pass.add_keys(k, v, problem, grads, rows=slice(first_row, None))
         return _copy_grads(outputs, grads)
 
     def dq(self):  # like q
@@ -159,8 +159,8 @@ class PartGradients:
 def attend_and_merge(
     out,  # [batch, heads, rows, dim], contiguous, bfloat16 or float32: the result of other keys; updated in place
     lse,  # float32 [batch, heads, rows], contiguous; updated in place
-    first,  # rows before this one do not change
-    q,  # [batch, heads, rows - first, dim]; the following arguments are those of `attention`
+    first_row,  # rows before this one do not change
+    q,  # [batch, heads, rows - first_row, dim]; the following arguments are those of `attention`
     k,
     v,
     causal=False,
@@ -170,14 +170,14 @@ def attend_and_merge(
     """Compute `attention` to more keys, and merge the result into `out` and `lse` in the same kernel. Supports bfloat16
     and head dimension 64, 128 or 256 on a Hopper GPU; otherwise raises ValueError."""
     _check_hopper('attend_and_merge', q, k, v)
-    _check_first('attend_and_merge', first)
-    shape = *q.shape[:2], first + q.shape[2], q.shape[3]
+    _check_first_row('attend_and_merge', first_row)
+    shape = *q.shape[:2], first_row + q.shape[2], q.shape[3]
     _check_array('attend_and_merge', 'out', out, q, shape, (q.dtype, torch.float32))
     if not out.is_contiguous() or out.data_ptr() % 16:
         raise ValueError('attend_and_merge: out must be contiguous, and begin at a multiple of 16 bytes')
     _check_lse('attend_and_merge', lse, q, shape[:3])
     q, k, v = map(aligned_rows, (q, k, v))
-    output_rows = calls.OutputRows(first, out.shape[2], not overwrite, out.dtype == torch.float32)
+    output_rows = calls.OutputRows(first_row, out.shape[2], not overwrite, out.dtype == torch.float32)
     problem = attention_problem(q, k, bool(causal), 0, None, '')
     kernel_launch, boxes = calls.forward_hopper(
         problem, check_scale(q, scale), out.stride()[:3], this_device(), output_rows
@@ -197,7 +197,7 @@ def attention_pair(
     v,
     other_k,  # a second array of keys
     other_v,  # the values of the second array
-    first,  # rows from this one on attend to all keys of the second array, even if `causal`
+    first_row,  # rows from this one on attend to all keys of the second array, even if `causal`
     arrival_counter,  # int32 [1]: when it equals `expected_count`, other_k and other_v have been written
     expected_count,  # int32 [1]
     causal=False,
@@ -214,7 +214,7 @@ def attention_pair(
         raise ValueError(
             f'attention_pair: k has {k.shape[1]} heads and other_k {other_k.shape[1]}; both must have the same number'
         )
-    _check_first('attention_pair', first, q.shape[2])
+    _check_first_row('attention_pair', first_row, q.shape[2])
     if not isinstance(num_parts, int) or num_parts < 1:
         raise ValueError(f'attention_pair: num_parts is {num_parts!r}; expected a positive integer')
     for name, tensor in dict(arrival_counter=arrival_counter, expected_count=expected_count).items():
@@ -229,7 +229,7 @@ def attention_pair(
     out = torch.empty(q.shape, dtype=torch.float32 if float32_out else q.dtype, device=q.device)
     lse = torch.empty(q.shape[:3], dtype=torch.float32, device=q.device)
     problem = attention_problem(q, k, bool(causal), 0, None, '')
-    pair_options = this_device(), first, other_k.shape[2]
+    pair_options = this_device(), first_row, other_k.shape[2]
     kernel_launch, boxes = calls.forward_pair(
         problem, check_scale(q, scale), *pair_options, bool(float32_out), num_parts
     )

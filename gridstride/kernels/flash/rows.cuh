@@ -7,10 +7,10 @@ __device__ void mask(float (&s)[BN/2], int row, int key, const Tile &t, int wind
             s[i] = MINUS_INFINITY;
 }
 // Adds the bias, which is defined for scaled scores, to scores that are scaled later
-__device__ void add_bias(float (&s)[BN/2], int row, int key, const Tile &t, float factor) {
+__device__ void add_bias(float (&s)[BN/2], int row, int key, const Tile &t, float scale_log2) {
     #pragma unroll
     for (int i = 0; BIASED && i < BN/2; i++)
-        s[i] += bias_of(t.batch, t.head, row + i/2%2*8, key + column_of(i))/(factor*LN2);
+        s[i] += bias_of(t.batch, t.head, row + i/2%2*8, key + column_of(i))/(scale_log2*LN2);
 }
 __device__ float quad_max(float x) {
     x = fmaxf(x, __shfl_xor_sync(~0u, x, 1));
@@ -31,14 +31,14 @@ constexpr float RESCALE_THRESHOLD = 1;
 // only if a score of the warp's rows exceeds it by more than RESCALE_THRESHOLD: then 9 of 10 steps with random normal
 // scores rescale nothing, instead of 6 of 10 with a threshold of 0. The largest P of a row is no longer exactly 1, so
 // it is rounded like all others: errors grow by up to 2% with a threshold of 1, and by up to 18% with a threshold of 8.
-__device__ bool online_softmax_step(float (&s)[BN/2], OnlineSoftmax &r, float factor) {
+__device__ bool online_softmax_step(float (&s)[BN/2], OnlineSoftmax &r, float scale_log2) {
     float new_max[2];
     #pragma unroll
     for (int y = 0; y < 2; y++) {
         new_max[y] = s[2*y];
         #pragma unroll
         for (int i = 2*y; i < BN/2; i += 4) new_max[y] = fmaxf(new_max[y], fmaxf(s[i], s[i + 1]));
-        new_max[y] = quad_max(new_max[y])*factor;
+        new_max[y] = quad_max(new_max[y])*scale_log2;
     }
     bool max_rises = __any_sync(~0u, new_max[0] > r.row_max[0] + RESCALE_THRESHOLD ||
                                     new_max[1] > r.row_max[1] + RESCALE_THRESHOLD);
@@ -52,8 +52,8 @@ __device__ bool online_softmax_step(float (&s)[BN/2], OnlineSoftmax &r, float fa
         }
         #pragma unroll
         for (int i = 2*y; i < BN/2; i += 4) {
-            s[i] = exp2_fast(s[i]*factor - r.row_max[y]);
-            s[i + 1] = exp2_fast(s[i + 1]*factor - r.row_max[y]);
+            s[i] = exp2_fast(s[i]*scale_log2 - r.row_max[y]);
+            s[i + 1] = exp2_fast(s[i + 1]*scale_log2 - r.row_max[y]);
             r.row_sum[y] += s[i] + s[i + 1];
         }
     }
@@ -68,8 +68,8 @@ __device__ void rescale(float (&o)[HD/2], const OnlineSoftmax &r) {
     for (int i = 0; i < HD/2; i++) o[i] *= r.rescale_by[i/2%2];
 }
 
-// The output, with strides in elements; rows are written from row `first` of `total_rows` on.
-struct Out { out_t *data; float *lse; long long batch, head, row; int first, total_rows; };
+// The output, with strides in elements; rows are written from row `first_row` of `total_rows` on.
+struct Out { out_t *data; float *lse; long long batch_stride, head_stride, row_stride; int first_row, total_rows; };
 
 __device__ void store_row(float *to, const float (&o)[HD/2], int y, float scale, bool in_bounds) {
     #pragma unroll
@@ -105,26 +105,27 @@ __device__ void add_row(float (&o)[HD/2], const bf16 *from, int y, float scale, 
 // MERGE_OUT: merges with the results of other keys, which the output already holds; each is weighted by its sum of
 // exponentials
 __device__ void store_rows(float (&o)[HD/2], const OnlineSoftmax &r, const Out &out, const Tile &t, int row,
-                           const Sizes &dims, float factor) {
+                           const Sizes &dims, float scale_log2) {
     #pragma unroll
     for (int y = 0; y < 2; y++) {
         int i = row + 8*y;
         bool in_bounds = i < dims.rows, is_leader = in_bounds && threadIdx.x%4 == 0;
         float sum = quad_sum(r.row_sum[y]), scale = i < t.rows && sum > 0 ? 1/sum : 0;
-        float now = scale > 0 ? r.row_max[y]*LN2 + logf(sum) : MINUS_INFINITY;
-        float *lse = out.lse + ((long long)t.batch*dims.heads + t.head)*out.total_rows + out.first + i;
-        out_t *out_row = out.data + t.batch*out.batch + t.head*out.head + (out.first + i)*out.row;
+        float own_lse = scale > 0 ? r.row_max[y]*LN2 + logf(sum) : MINUS_INFINITY;
+        float *lse = out.lse + ((long long)t.batch*dims.heads + t.head)*out.total_rows + out.first_row + i;
+        out_t *out_row =
+            out.data + t.batch*out.batch_stride + t.head*out.head_stride + (out.first_row + i)*out.row_stride;
         if (MERGE_OUT) {
-            float old = __shfl_sync(~0u, is_leader ? *lse : MINUS_INFINITY, threadIdx.x%32/4*4);
-            float new_max = fmaxf(old, now);
-            float a = old > MINUS_INFINITY ? __expf(old - new_max) : 0;
-            float b = now > MINUS_INFINITY ? __expf(now - new_max) : 0;
-            float inv_weight_sum = a + b > 0 ? 1/(a + b) : 0;
-            add_row(o, out_row, y, scale*b*inv_weight_sum, a*inv_weight_sum, in_bounds);
-            if (inv_weight_sum > 0) now = new_max + logf(a + b);
+            float old_lse = __shfl_sync(~0u, is_leader ? *lse : MINUS_INFINITY, threadIdx.x%32/4*4);
+            float new_max = fmaxf(old_lse, own_lse);
+            float old_exp = old_lse > MINUS_INFINITY ? __expf(old_lse - new_max) : 0;
+            float own_exp = own_lse > MINUS_INFINITY ? __expf(own_lse - new_max) : 0;
+            float inv_weight_sum = old_exp + own_exp > 0 ? 1/(old_exp + own_exp) : 0;
+            add_row(o, out_row, y, scale*own_exp*inv_weight_sum, old_exp*inv_weight_sum, in_bounds);
+            if (inv_weight_sum > 0) own_lse = new_max + logf(old_exp + own_exp);
             scale = 1;
         }
-        if (is_leader) *lse = now;
+        if (is_leader) *lse = own_lse;
         store_row(out_row, o, y, scale, in_bounds);
     }
 }

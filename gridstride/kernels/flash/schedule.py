@@ -11,8 +11,8 @@ from ...utils import cdiv
 
 # The unit of all times is one step over the keys: a block needs 1.5 microseconds for it on an H100.
 _TILE_OVERHEAD = 2.5  # per tile
-_FIRST_ARRIVAL = 12  # when the keys of the neighbour begin to arrive
-_ARRIVAL_PER_STEP = 1 / 15  # transfer time of the keys of one step
+_FIRST_ARRIVAL_TIME = 12  # when the keys of the neighbour begin to arrive
+_TRANSFER_TIME_PER_STEP = 1 / 15  # transfer time of the keys of one step
 # Equal tiles take different times: the simulation varies them by up to 5%, in the quasi-random sequence of multiples of
 # the golden ratio.
 _JITTER, _GOLDEN_RATIO = 0.05, 0.618034
@@ -42,20 +42,20 @@ def order_by_sections(
     heads,
     rows,  # of tiles
     section_heads,
-    last_heads=0,  # number of heads in the last section; 0: as many as in other sections
-    late_rows=0,  # number of rows that come last
+    num_last_heads=0,  # number of heads in the last section; 0: as many as in other sections
+    num_late_rows=0,  # number of rows that come last
 ) -> list:  # of (head, row)
     """Return an order that visits sections of `section_heads` heads, one after the other, and the last rows of a
-    section first. The first `late_rows` rows of all heads, which are the shortest, come after all sections."""
-    starts = [*range(0, heads - last_heads, section_heads), heads - last_heads, heads]
+    section first. The first `num_late_rows` rows of all heads, which are the shortest, come after all sections."""
+    starts = [*range(0, heads - num_last_heads, section_heads), heads - num_last_heads, heads]
     sections = zip(starts, starts[1:])
     order = [
         (head, row)
         for start, end in sections
-        for row in range(rows - 1, late_rows - 1, -1)
+        for row in range(rows - 1, num_late_rows - 1, -1)
         for head in range(start, end)
     ]
-    return order + [(head, row) for row in range(late_rows - 1, -1, -1) for head in range(heads)]
+    return order + [(head, row) for row in range(num_late_rows - 1, -1, -1) for head in range(heads)]
 
 
 def choose_order(
@@ -74,17 +74,19 @@ def choose_order(
     The result is the first candidate that ends, in the simulation, within 0.5% of the earliest end."""
     kv_heads, rows, large_section = heads // group, len(own_steps), min(heads, section_heads + 2 * group)
     arrival_times = [
-        _FIRST_ARRIVAL
-        + _ARRIVAL_PER_STEP * max(other_steps) * cdiv((head // group * num_parts // kv_heads + 1) * kv_heads, num_parts)
+        _FIRST_ARRIVAL_TIME
+        + _TRANSFER_TIME_PER_STEP
+        * max(other_steps)
+        * cdiv((head // group * num_parts // kv_heads + 1) * kv_heads, num_parts)
         for head in range(heads)
     ]
     lower_bound = heads * sum(_TILE_OVERHEAD + own + other for own, other in zip(own_steps, other_steps)) / blocks
     orders, ends = [], []
     late_row_counts = (rows * eighths // 8 for eighths in (0, 1, 2, 3, 4, 8))
-    for num_late_rows, last_heads in [
-        (num_late_rows, last_heads) for num_late_rows in late_row_counts for last_heads in (0, large_section)
+    for num_late_rows, num_last_heads in [
+        (num_late_rows, num_last_heads) for num_late_rows in late_row_counts for num_last_heads in (0, large_section)
     ]:
-        orders.append(order_by_sections(heads, rows, section_heads, last_heads, num_late_rows))
+        orders.append(order_by_sections(heads, rows, section_heads, num_last_heads, num_late_rows))
         ends.append(simulate_end(orders[-1], own_steps, other_steps, blocks, arrival_times))
         if ends[-1] <= _TOLERANCE * lower_bound:  # close to the lower bound: no candidate can be much better
             break

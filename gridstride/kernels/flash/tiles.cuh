@@ -1,10 +1,13 @@
 // The tiles of rows that blocks process, and the keys that their rows attend to.
-// group: heads of q that share a head of k. PAIR: rows from `from` on also attend to the `other_keys` keys of a second
-// array, and `order` lists the tiles in the order in which blocks take them.
-struct Sizes { int batch, heads, group, rows, keys, window, section, from, other_keys; const int *order; };
-// The steps of BN keys of a tile, from `first` up to but excluding `end`. Steps from `own_steps` on read keys of the
-// second array.
-struct Tile { int batch, head, row, rows, keys, first, end, own_steps, from, other_keys; };
+// group: heads of q that share a head of k. PAIR: rows from `other_first_row` on also attend to the `other_keys` keys
+// of a second array, and `order` lists the tiles in the order in which blocks take them.
+struct Sizes {
+    int batch, heads, group, rows, keys, window, section_heads, other_first_row, other_keys;
+    const int *order;
+};
+// The steps of BN keys of a tile, from `first_step` up to but excluding `end_step`. Steps from `own_steps` on read keys
+// of the second array.
+struct Tile { int batch, head, row, rows, keys, first_step, end_step, own_steps, other_first_row, other_keys; };
 
 __device__ int cdiv(int a, int b) { return (a + b - 1)/b; }
 __device__ int count_tiles(const Sizes &dims) { return dims.batch*dims.heads*cdiv(dims.rows, BM); }
@@ -12,29 +15,30 @@ __device__ int count_tiles(const Sizes &dims) { return dims.batch*dims.heads*cdi
 // Returns the index of the nth tile that blocks take
 __device__ int nth_tile(int n, const Sizes &dims) { return PAIR ? dims.order[n] : n; }
 
-// The L2 cache holds the keys and values of `section` heads, so blocks finish these heads before they begin others. The
-// last rows of these heads come first: with a causal mask they have the most keys, and a long tile at the end would
-// leave other SMs idle.
+// The L2 cache holds the keys and values of `section_heads` heads, so blocks finish these heads before they begin
+// others. The last rows of these heads come first: with a causal mask they have the most keys, and a long tile at the
+// end would leave other SMs idle.
 __device__ Tile tile_of(int n, const Sizes &dims, const int *lens) {
     int row_tiles = cdiv(dims.rows, BM), all_heads = dims.batch*dims.heads;
-    int section = n/(dims.section*row_tiles), index = n%(dims.section*row_tiles);
-    int heads = min(dims.section, all_heads - section*dims.section), head = section*dims.section + index%heads;
+    int section = n/(dims.section_heads*row_tiles), index = n%(dims.section_heads*row_tiles);
+    int first_head = section*dims.section_heads;
+    int heads = min(dims.section_heads, all_heads - first_head), head = first_head + index%heads;
     Tile t = {head/dims.heads, head%dims.heads, (row_tiles - 1 - index/heads)*BM, dims.rows, dims.keys, 0, 0, 0,
-              dims.from, dims.other_keys};
+              dims.other_first_row, dims.other_keys};
     if (LENS) {
         t.rows = min(dims.rows, lens[t.batch]);
         t.keys = min(dims.keys, lens[dims.batch + t.batch]);
     }
     int end = CAUSAL ? min(t.keys, t.row + BM) : WINDOW ? min(t.keys, t.row + BM - 1 + dims.window) : t.keys;
-    if (WINDOW) t.first = max(0, t.row - dims.window + 1)/BN;
-    t.end = t.own_steps = t.row < t.rows ? max(t.first, cdiv(end, BN)) : t.first;
-    if (PAIR && t.row < t.rows && t.row + BM > dims.from) t.end += cdiv(dims.other_keys, BN);
+    if (WINDOW) t.first_step = max(0, t.row - dims.window + 1)/BN;
+    t.end_step = t.own_steps = t.row < t.rows ? max(t.first_step, cdiv(end, BN)) : t.first_step;
+    if (PAIR && t.row < t.rows && t.row + BM > dims.other_first_row) t.end_step += cdiv(dims.other_keys, BN);
     return t;
 }
 
 // PAIR: returns the end of the keys that row i attends to, in the array that has key j
 __device__ int end_of(int i, int j, const Tile &t) {
-    if (j >= t.own_steps*BN) return i >= t.from ? t.own_steps*BN + t.other_keys : 0;
+    if (j >= t.own_steps*BN) return i >= t.other_first_row ? t.own_steps*BN + t.other_keys : 0;
     return CAUSAL ? min(i + 1, t.keys) : t.keys;
 }
 // Returns whether row i attends to key j

@@ -67,7 +67,7 @@ BATCH_TILES = {
 BK = 64  # elements along K per step
 
 # If rows do not begin at cache lines, TMA boxes straddle cache lines; the factor was measured for batches only.
-_MODEL, _BATCH_MODEL = CostModel(unaligned=1.0), CostModel(unaligned=1.5)
+_MODEL, _BATCH_MODEL = CostModel(unaligned_factor=1.0), CostModel(unaligned_factor=1.5)
 
 
 def estimate_cycles(tile, problem, sms=132) -> float:

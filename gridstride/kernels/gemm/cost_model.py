@@ -37,19 +37,19 @@ class TileConfig(NamedTuple):
 class CostModel(NamedTuple):
     "The parameters of the cost model, in cycles or as factors. A tile has BM x BN elements; a step is 64 elements of K"
 
-    tensor: float = 1.0  # factor: the tensor cores' time per step, relative to their peak rate
-    shared: float = 0.74  # shared memory traffic of a step: cycles per 128 bytes
-    l2: float = 128 / 63  # L2 traffic of a step: cycles per 128 bytes
-    unaligned: float = 1.67  # factor: L2 traffic of rows that do not begin at a cache line
-    mn_major: float = 1.0  # factor: L2 traffic of an MN-major tile of wgmma's second operand
-    memory: float = 1 / 1500  # DRAM traffic, with A, B and C moved once: cycles per byte
-    begin: float = 6000  # per kernel
-    cluster: float = 1000  # per kernel with clusters
-    end: float = 1000  # per tile
-    store: float = 1 / 16  # per element of a tile
-    split_k: float = 2000  # per tile with split-K
-    add: float = 1 / 8  # per element of a tile with split-K
-    pingpong: float = 500  # per tile except the last one, with ping-pong, which hides the epilogue
+    tensor_core_factor: float = 1.0  # the tensor cores' time per step, relative to their peak rate
+    smem_cycles: float = 0.74  # shared memory traffic of a step: cycles per 128 bytes
+    l2_cycles: float = 128 / 63  # L2 traffic of a step: cycles per 128 bytes
+    unaligned_factor: float = 1.67  # of the L2 traffic of rows that do not begin at a cache line
+    mn_major_factor: float = 1.0  # of the L2 traffic of an MN-major tile of wgmma's second operand
+    dram_cycles: float = 1 / 1500  # DRAM traffic, with A, B and C moved once: cycles per byte
+    startup_cycles: float = 6000  # per kernel
+    cluster_cycles: float = 1000  # per kernel with clusters
+    epilogue_cycles: float = 1000  # per tile
+    store_cycles: float = 1 / 16  # per element of a tile
+    split_k_cycles: float = 2000  # per tile with split-K
+    reduction_cycles: float = 1 / 8  # per element of a tile with split-K
+    pingpong_cycles: float = 500  # per tile except the last one, with ping-pong, which hides the epilogue
 
 
 def smooth_max(*cycles) -> float:
@@ -68,17 +68,18 @@ def step_cycles(model, shape, layout, config) -> float:
     loaded_columns = cdiv(config.BN, box) * box if is_b_mn_major else config.BN
 
     def l2_traffic(rows, row_length):
-        return rows * (model.unaligned if row_length % 64 else 1)
+        return rows * (model.unaligned_factor if row_length % 64 else 1)
 
     shared_traffic = (
         max(1, config.BM // 64) * 4 * (16 * (1 + config.split_n) + config.BN / 4) + config.BM + loaded_columns
     )
     l2_traffic_a = l2_traffic(config.BM / config.CN, a_row_length)
-    l2_traffic_b = l2_traffic(loaded_columns / config.CM, b_row_length) * (model.mn_major if is_b_mn_major else 1)
+    mn_major_factor = model.mn_major_factor if is_b_mn_major else 1
+    l2_traffic_b = l2_traffic(loaded_columns / config.CM, b_row_length) * mn_major_factor
     return smooth_max(
-        model.tensor * config.BM * config.BN / 32,
-        model.shared * shared_traffic,
-        model.l2 * (l2_traffic_a + l2_traffic_b),
+        model.tensor_core_factor * config.BM * config.BN / 32,
+        model.smem_cycles * shared_traffic,
+        model.l2_cycles * (l2_traffic_a + l2_traffic_b),
     )
 
 
@@ -96,34 +97,34 @@ def predict_cycles(model, shape, layout, config, sms=132) -> float:
     cycles_per_step = step_cycles(model, shape, layout, config) * min(
         config.BLOCKS, cdiv(num_tiles * cluster_size, sms)
     )
-    epilogue = model.end + model.store * elements
-    reduction = (config.CK > 1) * (model.split_k + model.add * elements)
+    epilogue = model.epilogue_cycles + model.store_cycles * elements
+    reduction = (config.CK > 1) * (model.split_k_cycles + model.reduction_cycles * elements)
     tile_cycles = steps * cycles_per_step + epilogue + reduction
     waves = cdiv(num_tiles, num_resident)
     if config.pingpong and waves == 1:
         return float('inf')  # one of the two warpgroups would have no tile
-    compute_cycles = waves * tile_cycles - (waves - 1) * (epilogue - model.pingpong) * config.pingpong
-    dram_cycles = model.memory * 2 * (M * K + K * N + M * N)
-    return model.begin + model.cluster * (cluster_size > 1) + smooth_max(compute_cycles, dram_cycles)
+    compute_cycles = waves * tile_cycles - (waves - 1) * (epilogue - model.pingpong_cycles) * config.pingpong
+    dram_cycles = model.dram_cycles * 2 * (M * K + K * N + M * N)
+    return model.startup_cycles + model.cluster_cycles * (cluster_size > 1) + smooth_max(compute_cycles, dram_cycles)
 
 
 # The fit for an H100, in cycles at 1,755 MHz. `CORRECTION_FACTORS` lists the configurations that may be selected, each
 # with the ratio of its measured time to the model's prediction. A factor with only two measurements is moved halfway to
 # 1. The factors of 128x160 and 128x256 were also fitted to measurements on an H200.
 H100_MODEL = CostModel(
-    tensor=0.8895,
-    shared=0.7403,
-    l2=2.543,
-    unaligned=1.409,
-    mn_major=1.151,
-    memory=0.000588,
-    begin=6161,
-    cluster=156.7,
-    end=127.4,
-    store=0.07275,
-    split_k=947.4,
-    add=0.1437,
-    pingpong=730.8,
+    tensor_core_factor=0.8895,
+    smem_cycles=0.7403,
+    l2_cycles=2.543,
+    unaligned_factor=1.409,
+    mn_major_factor=1.151,
+    dram_cycles=0.000588,
+    startup_cycles=6161,
+    cluster_cycles=156.7,
+    epilogue_cycles=127.4,
+    store_cycles=0.07275,
+    split_k_cycles=947.4,
+    reduction_cycles=0.1437,
+    pingpong_cycles=730.8,
 )
 CORRECTION_FACTORS = {
     TileConfig(64, 32, CN=4, swap_ab=1): 0.976,

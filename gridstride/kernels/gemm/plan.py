@@ -100,10 +100,10 @@ def _capability_and_sms(device):
 # Products of 16-bit floats with few rows and a large matrix B, which torch multiplies faster on a Hopper GPU, measured
 # by benchmarks/every_shape.py: (largest M, smallest N * K). They take longer than torch's launch overhead,
 # which is larger than that of this package.
-_FEW_ROWS = (128, 3 * 2**21), (256, 3 * 2**22)
+_FEW_ROWS_LIMITS = (128, 3 * 2**21), (256, 3 * 2**22)
 # Likewise with many rows and a result too small to occupy all SMs: (largest M * N, smallest M * N * K). For smaller
 # products, launch overhead matters more, and torch's is larger
-_SMALL_RESULTS = (9 * 2**17, 3 * 2**29), (3 * 2**20, 2**32)
+_SMALL_RESULT_LIMITS = (9 * 2**17, 3 * 2**29), (3 * 2**20, 2**32)
 
 
 def _is_torch_faster(M, N, K, dtype):
@@ -111,18 +111,18 @@ def _is_torch_faster(M, N, K, dtype):
     if dtype == 'float32':
         return False
     if M <= 256:
-        return any(M <= rows and N * K >= weights for rows, weights in _FEW_ROWS)
-    return any(M * N <= elements and M * N * K >= products for elements, products in _SMALL_RESULTS)
+        return any(M <= max_rows and N * K >= min_weights for max_rows, min_weights in _FEW_ROWS_LIMITS)
+    return any(M * N <= max_results and M * N * K >= min_flops for max_results, min_flops in _SMALL_RESULT_LIMITS)
 
 
 # Few rows times a matrix B with more columns than rows: torch's kernels take less time, but its calls take longer, so
 # that only CUDA graphs gain: (largest M, smallest N * K)
-_FEW_ROWS_IN_GRAPHS = 256, 2**21
+_FEW_ROWS_IN_GRAPHS_LIMITS = 256, 2**21
 
 
 def is_torch_faster_in_graphs(M, K, N, dtype) -> bool:
     "Return whether torch multiplies 16-bit floats of this shape faster in CUDA graphs, where launch overhead is small"
-    max_rows, min_weights = _FEW_ROWS_IN_GRAPHS
+    max_rows, min_weights = _FEW_ROWS_IN_GRAPHS_LIMITS
     return 'float32' not in str(dtype) and M <= max_rows and K <= N and N * K >= min_weights
 
 

@@ -78,7 +78,7 @@ def _padded_shapes(h, w, k):
     return [(h, w, k), (h, round_up(w), round_up(k)), (round_up(h), round_up(w), round_up(k))]
 
 
-def ragged_shapes(gemm) -> list:  # of (h, w, k)
+def shapes_around_tile(gemm) -> list:  # of (h, w, k)
     "Return supported shapes around the tile of a GEMM"
     tile_m, tile_n, tile_k = (getattr(gemm, 'constants', {}).get(name, 16) for name in ('BM', 'BN', 'BK'))
     candidates = [
@@ -97,8 +97,8 @@ def ragged_shapes(gemm) -> list:  # of (h, w, k)
 
 
 def shapes_for(rung) -> list:
-    "Return `ragged_shapes`; on the emulator only the small ones"
-    return [shape for shape in ragged_shapes(rung) if backend() == 'gpu' or np.prod(shape) <= 2**22]
+    "Return `shapes_around_tile`; on the emulator only the small ones"
+    return [shape for shape in shapes_around_tile(rung) if backend() == 'gpu' or np.prod(shape) <= 2**22]
 
 
 def check_matmul(

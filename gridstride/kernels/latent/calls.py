@@ -4,7 +4,7 @@ import math
 from functools import lru_cache
 from typing import NamedTuple
 
-from .sources import DIM, PAGE, V_DIM, ampere_source, hopper_source, merge_source
+from .sources import HEAD_DIM_K, PAGE_SIZE, HEAD_DIM_V, ampere_source, hopper_source, merge_source
 from ..ladder.rung import KernelLaunch
 from ...utils import cdiv
 
@@ -48,15 +48,15 @@ def choose_splits(
     length need no merge. Long sequences are always divided, because a merge costs less than idle SMs."""
     max_splits = max(1, resident_blocks // cdiv(problem.rows, block_rows))
     pages = max(1, problem.batch * problem.table_columns)
-    whole = problem.batch / cdiv(problem.batch, max_splits)  # splits, if each has the same number of whole sequences
-    fills_gpu = whole.is_integer() and whole >= 0.95 * max_splits
-    if not requested_splits and fills_gpu and pages <= _MAX_UNSPLIT_PAGES * whole:
-        return int(whole)
+    undivided_splits = problem.batch / cdiv(problem.batch, max_splits)  # if each has the same number of sequences
+    fills_gpu = undivided_splits.is_integer() and undivided_splits >= 0.95 * max_splits
+    if not requested_splits and fills_gpu and pages <= _MAX_UNSPLIT_PAGES * undivided_splits:
+        return int(undivided_splits)
     return requested_splits or min(max_splits, pages, max(_MIN_SPLITS, cdiv(pages, _MIN_PAGES)))
 
 
-def _log2_scale(scale):
-    "Return scale * log2(e): the kernels compute exp2(score * factor), which is faster than exp"
+def _scale_log2(scale):
+    "Return scale * log2(e): the kernels compute exp2(score * scale_log2), which is faster than exp"
     return scale / math.log(2)
 
 
@@ -70,10 +70,10 @@ def decode_ampere(
     "Return the launch of the decode kernel that uses `mma.sync`, with two blocks per SM"
     num_splits = choose_splits(problem, requested_splits, _BLOCK_ROWS, 2 * gpu.sms)
     src = ampere_source(problem.dtype, (('BM', _BLOCK_ROWS), ('BN', _KEYS_PER_STEP)))
-    smem_bytes = 2 * DIM * (_BLOCK_ROWS + _KEYS_PER_STEP) + _BLOCK_ROWS * (
+    smem_bytes = 2 * HEAD_DIM_K * (_BLOCK_ROWS + _KEYS_PER_STEP) + _BLOCK_ROWS * (
         4 * (_KEYS_PER_STEP + 4) + 2 * (_KEYS_PER_STEP + 8) + 4
     )
-    scalars = _log2_scale(scale), *_problem_scalars(problem, num_splits)
+    scalars = _scale_log2(scale), *_problem_scalars(problem, num_splits)
     return KernelLaunch(
         src, 'decode', _ARRAYS, scalars, (cdiv(problem.rows, _BLOCK_ROWS), num_splits), (128,), smem_bytes
     ), num_splits
@@ -88,12 +88,12 @@ def decode_hopper(problem, scale, requested_splits, gpu) -> tuple:  # `KernelLau
     row_tiles, num_splits = cdiv(problem.rows, 64), choose_splits(problem, requested_splits, 64, gpu.sms)
     cluster_size = 1 if row_tiles % 2 or problem.batch * problem.table_columns <= _MAX_UNSHARED_PAGES else 2
     src = hopper_source(problem.dtype, (('STAGES', _STAGES), ('CLUSTER', cluster_size)))
-    smem_bytes = (1 + _STAGES) * (2 * DIM * PAGE + 4 * 64) + 8 * (4 + 7 * _STAGES)
-    scalars = _log2_scale(scale), *_problem_scalars(problem, num_splits)
+    smem_bytes = (1 + _STAGES) * (2 * HEAD_DIM_K * PAGE_SIZE + 4 * 64) + 8 * (4 + 7 * _STAGES)
+    scalars = _scale_log2(scale), *_problem_scalars(problem, num_splits)
     kernel_launch = KernelLaunch(
         src, 'decode', _ARRAYS, scalars, (row_tiles, num_splits), (512,), smem_bytes, cluster=(cluster_size, 1, 1)
     )
-    return kernel_launch, ((64, 64), (PAGE // cluster_size, 64)), num_splits
+    return kernel_launch, ((64, 64), (PAGE_SIZE // cluster_size, 64)), num_splits
 
 
 def merge_launch(problem, num_splits, gpu) -> KernelLaunch:
@@ -108,4 +108,4 @@ def merge_launch(problem, num_splits, gpu) -> KernelLaunch:
 
 def workspace_sizes(problem, num_splits) -> dict:  # name -> number of float32 elements
     "Return the sizes of the workspaces: each split has a slot for its first and one for its last sequence"
-    return dict(partial_out=2 * num_splits * problem.rows * V_DIM, partial_lse=2 * num_splits * problem.rows)
+    return dict(partial_out=2 * num_splits * problem.rows * HEAD_DIM_V, partial_lse=2 * num_splits * problem.rows)

@@ -1,8 +1,8 @@
 // Decoding with a latent KV cache, with `mma.sync`, for Ampere and later GPUs; a block processes BM rows of q, BN keys
 // per step. Two blocks fit on an SM, so that the copies of one overlap with the products of the other.
-constexpr int ROW_BYTES = 2*DIM, WARPS = 4, THREADS = 32*WARPS;
+constexpr int ROW_BYTES = 2*HEAD_DIM_K, WARPS = 4, THREADS = 32*WARPS;
 constexpr int SCORE_STRIDE = BN + 4, P_STRIDE = BN + 8;        // elements per row, padded so that banks differ
-constexpr int COLUMNS = V_DIM/WARPS;                           // of the result, per warp
+constexpr int COLUMNS = HEAD_DIM_V/WARPS;                           // of the result, per warp
 
 struct Shared { u32 q, k; float *scores; Elem *p; float *rescale; };
 
@@ -22,20 +22,21 @@ __device__ void ldmatrix_trans(u32 (&x)[4], u32 row) {
 }
 
 __device__ void copy_queries(u32 to, const Elem *q, const Piece &p, int row, const Sizes &dims) {
-    for (int i = threadIdx.x; i < BM*(DIM/8); i += THREADS) {
-        int r = i/(DIM/8), c = i%(DIM/8);
+    for (int i = threadIdx.x; i < BM*(HEAD_DIM_K/8); i += THREADS) {
+        int r = i/(HEAD_DIM_K/8), c = i%(HEAD_DIM_K/8);
         bool in_bounds = row + r < dims.rows;
-        copy_async<16>(to + chunk_at(r, c), in_bounds ? q + ((long long)p.b*dims.rows + row + r)*DIM + c*8 : q,
+        copy_async<16>(to + chunk_at(r, c), in_bounds ? q + ((long long)p.b*dims.rows + row + r)*HEAD_DIM_K + c*8 : q,
                        in_bounds);
     }
 }
 // Starts copies of BN keys of one page, from `key` on; copies zeros instead of keys past `len`
 __device__ void copy_keys(u32 to, const Elem *cache, const int *table, const Piece &p, int key, int len,
                           const Sizes &dims) {
-    const Elem *from = cache + ((long long)page_at(table, p.b, key/PAGE, dims)*PAGE + key%PAGE)*DIM;
-    for (int i = threadIdx.x; i < BN*(DIM/8); i += THREADS) {
-        int r = i/(DIM/8), c = i%(DIM/8);
-        copy_async<16>(to + chunk_at(r, c), from + r*DIM + c*8, key + r < len);
+    int page = page_at(table, p.b, key/PAGE_SIZE, dims);
+    const Elem *from = cache + ((long long)page*PAGE_SIZE + key%PAGE_SIZE)*HEAD_DIM_K;
+    for (int i = threadIdx.x; i < BN*(HEAD_DIM_K/8); i += THREADS) {
+        int r = i/(HEAD_DIM_K/8), c = i%(HEAD_DIM_K/8);
+        copy_async<16>(to + chunk_at(r, c), from + r*HEAD_DIM_K + c*8, key + r < len);
     }
 }
 
@@ -44,7 +45,7 @@ __device__ void compute_scores(const Shared &s) {
     int lane = threadIdx.x%32, row = threadIdx.x/32/2*16, key = threadIdx.x/32%2*16;
     float d[2][4] = {};
     #pragma unroll 4
-    for (int c = 0; c < DIM/8; c += 2) {                       // 16 columns
+    for (int c = 0; c < HEAD_DIM_K/8; c += 2) {                       // 16 columns
         u32 a[4], b[4];
         ldmatrix(a, s.q + chunk_at(row + lane%16, c + lane/16));
         ldmatrix(b, s.k + chunk_at(key + lane%8 + lane/16*8, c + lane/8%2));
@@ -57,14 +58,14 @@ __device__ void compute_scores(const Shared &s) {
             make_float2(d[i/2][i%2*2], d[i/2][i%2*2 + 1]);
 }
 
-// The online softmax, four threads per row: P relative to the highest score so far; `rescale`: the factor for the
+// The online softmax, four threads per row: P relative to the highest score so far; `rescale`: the factor of the
 // accumulators of earlier keys
-__device__ void online_softmax_step(const Shared &s, float &row_max, float &sum, int key, int end, float factor) {
+__device__ void online_softmax_step(const Shared &s, float &row_max, float &sum, int key, int end, float scale_log2) {
     int row = threadIdx.x/4, from = threadIdx.x%4*(BN/4);
     float x[BN/4], new_max = row_max;
     #pragma unroll
     for (int i = 0; i < BN/4; i++) {
-        x[i] = key + from + i < end ? s.scores[row*SCORE_STRIDE + from + i]*factor : MINUS_INFINITY;
+        x[i] = key + from + i < end ? s.scores[row*SCORE_STRIDE + from + i]*scale_log2 : MINUS_INFINITY;
         new_max = fmaxf(new_max, x[i]);
     }
     new_max = quad_max(new_max);
@@ -131,7 +132,7 @@ __device__ void store_piece(const float (&o)[BM/16][COLUMNS/2], const Shared &s,
 
 __global__ void __launch_bounds__(THREADS, 2)
 decode(const Elem *q, const Elem *cache, const int *table, const int *lens, Elem *out, float *lse,
-       float *partial_out, float *partial_lse, float factor, int batch, int rows, int heads, int pages,
+       float *partial_out, float *partial_lse, float scale_log2, int batch, int rows, int heads, int pages,
        int table_columns, int splits) {
     extern __shared__ __align__(128) char smem[];
     Sizes dims = {batch, rows, heads, pages, table_columns, splits};
@@ -143,14 +144,14 @@ decode(const Elem *q, const Elem *cache, const int *table, const int *lens, Elem
         int len = lens[p.b], end = end_of(min(row + (int)threadIdx.x/4, rows - 1), len, dims);
         float o[BM/16][COLUMNS/2] = {}, row_max = MINUS_INFINITY, sum = 0;
         copy_queries(s.q, q, p, row, dims);
-        for (int key = p.first*PAGE; key < min(len, p.end*PAGE); key += BN) {
+        for (int key = p.first*PAGE_SIZE; key < min(len, p.end*PAGE_SIZE); key += BN) {
             copy_keys(s.k, cache, table, p, key, len, dims);
             copies_commit();
             copies_wait<0>();
             __syncthreads();
             compute_scores(s);
             __syncthreads();
-            online_softmax_step(s, row_max, sum, key, end, factor);
+            online_softmax_step(s, row_max, sum, key, end, scale_log2);
             __syncthreads();
             accumulate_pv(o, s);
             __syncthreads();                                   // all threads have read the keys

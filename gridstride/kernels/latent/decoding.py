@@ -6,7 +6,7 @@ import torch
 
 from . import calls
 from .calls import DecodeProblem
-from .sources import DIM, F16_TYPES, PAGE, V_DIM
+from .sources import HEAD_DIM_K, F16_TYPES, PAGE_SIZE, HEAD_DIM_V
 from ..flash.attentions import Backend, has_ampere
 from ..flash.launches import launch_mapped
 from ..operators import constant, operator
@@ -51,10 +51,11 @@ def _check_operands(q, cache, table, lens):
     if any(tensor.device != q.device for tensor in (cache, table, lens)):
         raise ValueError(f'{_OP_NAME}: q, cache, table and lens must be on one device')
     for name, tensor, axes, expected in (
-        ('q', q, (3, 4), f'[batch, heads, {DIM}] or [batch, length, heads, {DIM}]'),
-        ('cache', cache, (3,), f'[pages, {PAGE}, {DIM}]'),
+        ('q', q, (3, 4), f'[batch, heads, {HEAD_DIM_K}] or [batch, length, heads, {HEAD_DIM_K}]'),
+        ('cache', cache, (3,), f'[pages, {PAGE_SIZE}, {HEAD_DIM_K}]'),
     ):
-        if tensor.dim() not in axes or tensor.shape[-1] != DIM or name == 'cache' and tensor.shape[1] != PAGE:
+        has_wrong_pages = name == 'cache' and tensor.dim() == 3 and tensor.shape[1] != PAGE_SIZE
+        if tensor.dim() not in axes or tensor.shape[-1] != HEAD_DIM_K or has_wrong_pages:
             raise ValueError(f'{_OP_NAME}: {name} has shape {tuple(tensor.shape)}; expected {expected}')
     if not 0 < q.shape[-2] <= 128 or q.shape[-2] % 16:
         raise ValueError(
@@ -72,12 +73,12 @@ def _check_pages(cache, table, lens):
     "Raise `ValueError` unless `lens` and `table` refer only to pages of the cache"
     table_columns, pages = table.shape[1], cache.shape[0]
     for sequence, length in enumerate(lens.tolist()):
-        if not 0 <= length <= table_columns * PAGE:
+        if not 0 <= length <= table_columns * PAGE_SIZE:
             raise ValueError(
-                f'{_OP_NAME}: lens[{sequence}] is {length}; expected 0 to {table_columns * PAGE}: a row of table has '
-                f'{table_columns} pages of {PAGE} keys'
+                f'{_OP_NAME}: lens[{sequence}] is {length}; expected 0 to {table_columns * PAGE_SIZE}: '
+                f'a row of table has {table_columns} pages of {PAGE_SIZE} keys'
             )
-        used_pages = table[sequence, : -(-length // PAGE)]
+        used_pages = table[sequence, : -(-length // PAGE_SIZE)]
         if (invalid_columns := ((used_pages < 0) | (used_pages >= pages)).nonzero().flatten()).numel():
             column = int(invalid_columns[0])
             page = int(used_pages[column])
@@ -101,7 +102,7 @@ def _check_splits(splits):
 
 def _allocate_results(q, *other_arguments):
     "Return the uninitialized output and lse"
-    return q.new_empty(*q.shape[:-1], V_DIM), q.new_empty(q.shape[:-1], dtype=torch.float32)
+    return q.new_empty(*q.shape[:-1], HEAD_DIM_V), q.new_empty(q.shape[:-1], dtype=torch.float32)
 
 
 def _decode_problem(q, cache, table):
@@ -128,7 +129,8 @@ def _latent_attention(q, cache, table, lens, scale, splits):
         kernel_launch, num_splits = calls.decode_ampere(problem, scale, splits, gpu)
     sizes = calls.workspace_sizes(problem, num_splits)
     workspaces = {name: q.new_empty(size, dtype=torch.float32) for name, size in sizes.items()}
-    arrays = dict(q=q.view(-1, DIM), cache=cache.view(-1, DIM), table=table, lens=lens, out=out, lse=lse, **workspaces)
+    inputs = dict(q=q.view(-1, HEAD_DIM_K), cache=cache.view(-1, HEAD_DIM_K), table=table, lens=lens)
+    arrays = dict(**inputs, out=out, lse=lse, **workspaces)
     if boxes:
         launch_mapped(kernel_launch, boxes, q, **arrays)
     else:
@@ -140,18 +142,18 @@ def _latent_attention(q, cache, table, lens, scale, splits):
 def _torch_attention(q, cache, table, lens, scale):
     "Compute the result with torch, which gathers all keys of a sequence first; pages past its end are not read"
     accumulator = torch.promote_types(q.dtype, torch.float32)
-    num_keys, length = table.shape[1] * PAGE, q.shape[1] if q.dim() == 4 else 1
+    num_keys, length = table.shape[1] * PAGE_SIZE, q.shape[1] if q.dim() == 4 else 1
     positions = torch.arange(num_keys, device=q.device)
     is_valid = positions < lens[:, None]
-    pages = torch.where(is_valid[:, ::PAGE], table, 0).long()
+    pages = torch.where(is_valid[:, ::PAGE_SIZE], table, 0).long()
     k = torch.where(is_valid[:, :, None], cache[pages].flatten(1, 2).to(accumulator), 0)
     rows = q.flatten(1, -2).to(accumulator)
     row_ends = lens[:, None] - torch.arange(length - 1, -1, -1, device=q.device).repeat_interleave(q.shape[-2])
     scores = (rows @ k.mT * scale).masked_fill(positions >= row_ends[:, :, None], -math.inf)
     lse = scores.logsumexp(-1)
     probabilities = (scores - torch.where(lse.isneginf(), 0, lse)[:, :, None]).exp()
-    out = (probabilities @ k[:, :, :V_DIM]).to(q.dtype)
-    return out.view(*q.shape[:-1], V_DIM), lse.float().view(q.shape[:-1])
+    out = (probabilities @ k[:, :, :HEAD_DIM_V]).to(q.dtype)
+    return out.view(*q.shape[:-1], HEAD_DIM_V), lse.float().view(q.shape[:-1])
 
 
 def latent_attention_backend(

@@ -5,9 +5,10 @@ struct Arrays { bf16 *q, *cache, *out; float *lse; int *table, *lens; };
 
 void decode(int case_index, const Arrays &a);
 
-constexpr int DIM = 576, V_DIM = 512, PAGE = 64, CHECKED = 5;       // CHECKED: heads and sequences that are checked
+constexpr int HEAD_DIM_K = 576, HEAD_DIM_V = 512, PAGE_SIZE = 64;
+constexpr int CHECKED = 5;                                  // heads and sequences that are checked
 
-int table_width(int case_index) { return (cases[case_index].keys + PAGE - 1) / PAGE; }
+int table_width(int case_index) { return (cases[case_index].keys + PAGE_SIZE - 1) / PAGE_SIZE; }
 // the last case, which is timed, has full sequences
 int length_of(int case_index, int b) {
     bool last = case_index == int(sizeof cases / sizeof *cases) - 1;
@@ -31,18 +32,19 @@ void compare(const char *what, int case_index, int b, int head, int column, doub
 void check_row(int case_index, int b, int head, const std::vector<double> &keys, const Arrays &a) {
     int len = length_of(case_index, b);
     size_t at = (size_t)b * HEADS + head;
-    std::vector<double> q = read_doubles(a.q + at * DIM, DIM), out = read_doubles(a.out + at * V_DIM, V_DIM), p(len);
+    std::vector<double> q = read_doubles(a.q + at * HEAD_DIM_K, HEAD_DIM_K), p(len);
+    std::vector<double> out = read_doubles(a.out + at * HEAD_DIM_V, HEAD_DIM_V);
     double sum = 0;
     for (int j = 0; j < len; j++) {
         double score = 0;
-        for (int c = 0; c < DIM; c++) score += q[c] * keys[(size_t)j * DIM + c];
+        for (int c = 0; c < HEAD_DIM_K; c++) score += q[c] * keys[(size_t)j * HEAD_DIM_K + c];
         sum += p[j] = std::exp(score * SCALE);
     }
     compare("lse", case_index, b, head, 0, read_doubles(a.lse + at, 1)[0], std::log(sum), 1e-4);
-    for (int c = 0; c < V_DIM; c++) {
+    for (int c = 0; c < HEAD_DIM_V; c++) {
         double expected = 0, tolerance = 1e-30;                              // P and results are rounded to bfloat16
         for (int j = 0; j < len; j++) {
-            double x = p[j] / sum * keys[(size_t)j * DIM + c];
+            double x = p[j] / sum * keys[(size_t)j * HEAD_DIM_K + c];
             expected += x;
             tolerance += std::abs(x) * 0x1p-7;
         }
@@ -56,9 +58,9 @@ int sampling_step(int n) { return n > CHECKED ? (n - 1) / CHECKED : 1; }
 void check(int case_index, const Arrays &a) {
     for (int b = 0; b < cases[case_index].batch; b += sampling_step(cases[case_index].batch)) {
         std::vector<double> keys;
-        for (int i = 0; i * PAGE < length_of(case_index, b); i++) {
-            const bf16 *first = a.cache + (size_t)page_of(case_index, b, i) * PAGE * DIM;
-            std::vector<double> page = read_doubles(first, PAGE * DIM);
+        for (int i = 0; i * PAGE_SIZE < length_of(case_index, b); i++) {
+            const bf16 *first = a.cache + (size_t)page_of(case_index, b, i) * PAGE_SIZE * HEAD_DIM_K;
+            std::vector<double> page = read_doubles(first, PAGE_SIZE * HEAD_DIM_K);
             keys.insert(keys.end(), page.begin(), page.end());
         }
         for (int head = 0; head < HEADS; head += sampling_step(HEADS)) check_row(case_index, b, head, keys, a);
@@ -67,12 +69,13 @@ void check(int case_index, const Arrays &a) {
 
 Arrays arrays_of(int case_index) {
     int batch = cases[case_index].batch, width = table_width(case_index);
-    size_t rows = (size_t)batch * HEADS, q_size = rows * DIM, cache_size = (size_t)batch * width * PAGE * DIM;
-    Arrays a = {allocate<bf16>(q_size), allocate<bf16>(cache_size), allocate<bf16>(rows * V_DIM),
+    size_t rows = (size_t)batch * HEADS, q_size = rows * HEAD_DIM_K;
+    size_t cache_size = (size_t)batch * width * PAGE_SIZE * HEAD_DIM_K;
+    Arrays a = {allocate<bf16>(q_size), allocate<bf16>(cache_size), allocate<bf16>(rows * HEAD_DIM_V),
                 allocate<float>(rows), allocate<int>(batch * width), allocate<int>(batch)};
     fill_normal<<<(q_size + 255) / 256, 256>>>(a.q, q_size, 0);
     fill_normal<<<(cache_size + 255) / 256, 256>>>(a.cache, cache_size, 1);
-    OK(cudaMemset(a.out, 0xff, rows * V_DIM * sizeof(bf16)));
+    OK(cudaMemset(a.out, 0xff, rows * HEAD_DIM_V * sizeof(bf16)));
     OK(cudaMemset(a.lse, 0xff, rows * sizeof(float)));
     std::vector<int> table, lens;
     for (int b = 0; b < batch; b++) {
@@ -99,6 +102,7 @@ int run() {
     }
     double keys = (double)cases[last].batch * cases[last].keys;
     printf("PASS %-34s %d x %d keys  %9.4f ms  %7.0f GB/s  %7.1f TFLOP/s, %s\n", NAME, cases[last].batch,
-           cases[last].keys, ms, keys * DIM * 2 / ms / 1e6, keys * HEADS * 2 * (DIM + V_DIM) / ms / 1e9, gpu.name);
+           cases[last].keys, ms, keys * HEAD_DIM_K * 2 / ms / 1e6,
+           keys * HEADS * 2 * (HEAD_DIM_K + HEAD_DIM_V) / ms / 1e9, gpu.name);
     return 0;
 }

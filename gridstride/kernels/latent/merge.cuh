@@ -1,5 +1,5 @@
 // Merges the partial results of sequences whose pages were split; ROW_WARPS warps share the columns of a row.
-constexpr int COLUMNS = V_DIM/ROW_WARPS, LANE_COLUMNS = COLUMNS/32;  // columns per warp, and per lane
+constexpr int COLUMNS = HEAD_DIM_V/ROW_WARPS, LANE_COLUMNS = COLUMNS/32;  // columns per warp, and per lane
 
 __device__ float warp_max(float x) {
     for (int distance = 16; distance; distance /= 2) x = fmaxf(x, __shfl_xor_sync(~0u, x, distance));
@@ -30,7 +30,7 @@ __device__ void add_partials(Merged &m, float lse, int slot, int count, const fl
         #pragma unroll
         for (int c = 0; c < LANE_COLUMNS; c += 4) {
             float4 x = make_float4(0, 0, 0, 0);
-            if (weight > 0) x = *(const float4 *)(partial_out + partial_row*V_DIM + column(c));
+            if (weight > 0) x = *(const float4 *)(partial_out + partial_row*HEAD_DIM_V + column(c));
             m.o[c] += x.x*weight;
             m.o[c + 1] += x.y*weight;
             m.o[c + 2] += x.z*weight;
@@ -44,7 +44,7 @@ __device__ void store_merged(const Merged &m, Elem *out, float *lse, long long r
     if (threadIdx.x%32 == 0 && blockIdx.z == 0) lse[row] = (m.row_max + log2f(m.sum))*LN2;
     #pragma unroll
     for (int c = 0; c < LANE_COLUMNS; c += 4)
-        *(uint2 *)(out + row*V_DIM + column(c)) =
+        *(uint2 *)(out + row*HEAD_DIM_V + column(c)) =
             make_uint2(pack(m.o[c]*inverse_sum, m.o[c + 1]*inverse_sum),
                        pack(m.o[c + 2]*inverse_sum, m.o[c + 3]*inverse_sum));
 }

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 from . import calls
 from .calls import DecodeProblem
-from .sources import DIM, PAGE
+from .sources import HEAD_DIM_K, PAGE_SIZE
 from ..ladder.rung import H100
 from ..standalone import NAMESPACE, Launch, Program
 from ...utils import cdiv
@@ -35,7 +35,7 @@ def cases_of(variant) -> list:  # of (batch, keys)
 
 def variant_launches(variant, batch, keys) -> tuple:  # ([(`KernelLaunch`, boxes of its first arrays)], workspaces)
     "Return the launches of a `Variant` for one size on an H100"
-    table_columns = cdiv(keys, PAGE)
+    table_columns = cdiv(keys, PAGE_SIZE)
     pages, boxes = batch * table_columns, ()
     problem = DecodeProblem('bfloat16', batch, variant.heads, variant.heads, pages, table_columns)
     gpu = H100._replace(hopper=variant.kernel == 'hopper')
@@ -52,14 +52,14 @@ def _make_launch(kernel_launch, boxes, rows):
     "Return the `Launch` of a `KernelLaunch`; `rows`: number of rows of each array that is passed as a tensor map"
     args = [array if array in ('partial_out', 'partial_lse') else f'a.{array}' for array in kernel_launch.arrays]
     for i, (box, num_rows) in enumerate(zip(boxes, rows)):
-        args[i] = f'tensor_map<{NAMESPACE}::TensorMap>({args[i]}, {num_rows}, {DIM}, {box[0]}, {box[1]}, 128)'
+        args[i] = f'tensor_map<{NAMESPACE}::TensorMap>({args[i]}, {num_rows}, {HEAD_DIM_K}, {box[0]}, {box[1]}, 128)'
     return Launch(kernel_launch, args)
 
 
 def _case_lines(variant, batch, keys):
     "Return the lines of C++ and the `Launch`es for one size"
     launches_and_boxes, workspaces = variant_launches(variant, batch, keys)
-    rows = batch * variant.heads, batch * cdiv(keys, PAGE) * PAGE
+    rows = batch * variant.heads, batch * cdiv(keys, PAGE_SIZE) * PAGE_SIZE
     allocations = [f'static float *{name} = allocate<float>({size});' for name, size in workspaces.items()]
     return [*allocations, *(_make_launch(kernel_launch, boxes, rows) for kernel_launch, boxes in launches_and_boxes)]
 

@@ -30,7 +30,7 @@ __device__ void store_lse(const Results &to, const Piece &p, int i, float lse, c
 // Stores a thread's row y (0 or 1) of an accumulator tile, two of every eight columns, from `column` on.
 template<int N> __device__ void store_output(const float (&o)[N], int y, float scale, const Results &to, const Piece &p,
                                              int i, int column, const Sizes &dims) {
-    long long offset = row_in(p, i, dims)*V_DIM + column + threadIdx.x%4*2;
+    long long offset = row_in(p, i, dims)*HEAD_DIM_V + column + threadIdx.x%4*2;
     #pragma unroll
     for (int c = 0; c < N/4; c++) {
         float a = o[4*c + 2*y]*scale, b = o[4*c + 2*y + 1]*scale;

@@ -4,7 +4,7 @@ struct Sizes { int batch, rows, heads, pages, table_columns, splits; };  // rows
 struct Piece { int b, first, end, num_pages, slot; };          // pages `first` to `end - 1` of `num_pages`; result slot
 
 __device__ int pages_of(int len, const Sizes &dims) {
-    int pages = len/PAGE + (len%PAGE > 0);
+    int pages = len/PAGE_SIZE + (len%PAGE_SIZE > 0);
     if (len < 0 || pages > dims.table_columns) __trap();       // the row of the table has fewer pages
     return pages;
 }
@@ -24,8 +24,8 @@ template<class T> __device__ T warp_sum(T x) {
 }
 __device__ int warp_prefix_sum(int x) {
     for (int distance = 1; distance < 32; distance *= 2) {
-        int before = __shfl_up_sync(~0u, x, distance);
-        if (threadIdx.x%32 >= distance) x += before;
+        int below = __shfl_up_sync(~0u, x, distance);
+        if (threadIdx.x%32 >= distance) x += below;
     }
     return x;
 }
@@ -36,18 +36,18 @@ __device__ int count_pages(const int *lens, int count, const Sizes &dims) {
     return warp_sum(sum);
 }
 
-// An iterator over the pieces of a split. `before`: pages of the sequences before b.
+// An iterator over the pieces of a split. `pages_before`: pages of the sequences before b.
 struct PieceIterator {
-    int b, before, page, end, split, start;
+    int b, pages_before, page, end, split, start;
     __device__ bool has_next() const { return page < end; }
     __device__ Piece next(const int *lens, const Sizes &dims) {
         int num_pages;
         while ((num_pages = pages_of(lens[b], dims)) == 0) b++;
-        bool starts_sequence = page == before, is_first = page == start;
-        Piece p = {b, page - before, min(end - before, num_pages), num_pages, 0};
+        bool starts_sequence = page == pages_before, is_first = page == start;
+        Piece p = {b, page - pages_before, min(end - pages_before, num_pages), num_pages, 0};
         // -1: the sequence is not split, so this is the final result
         p.slot = starts_sequence && p.end == num_pages ? -1 : 2*split + !is_first;
-        page = before += num_pages;
+        page = pages_before += num_pages;
         b++;
         return p;
     }
@@ -56,21 +56,21 @@ struct PieceIterator {
 // Creates the iterator of a split; called by all lanes of a warp. A prefix sum of pages finds the sequence in which the
 // split begins.
 __device__ PieceIterator pieces_of_split(int split, const int *lens, const Sizes &dims) {
-    int total = count_pages(lens, dims.batch, dims), from = split_begin(split, total, dims), before = 0;
+    int total = count_pages(lens, dims.batch, dims), from = split_begin(split, total, dims), pages_before = 0;
     int lane = threadIdx.x%32;
     PieceIterator it = {0, 0, from, split_begin(split + 1, total, dims), split, from};
     if (!it.has_next()) return it;
     for (;; it.b += 32) {
         int own_pages = it.b + lane < dims.batch ? pages_of(lens[it.b + lane], dims) : 0;
         int sum = warp_prefix_sum(own_pages);
-        unsigned ends_after = __ballot_sync(~0u, before + sum > from);
+        unsigned ends_after = __ballot_sync(~0u, pages_before + sum > from);
         if (ends_after) {
             int first_lane = __ffs(ends_after) - 1;
-            it.before = before + __shfl_sync(~0u, sum - own_pages, first_lane);
+            it.pages_before = pages_before + __shfl_sync(~0u, sum - own_pages, first_lane);
             it.b += first_lane;
             return it;
         }
-        before += __shfl_sync(~0u, sum, 31);
+        pages_before += __shfl_sync(~0u, sum, 31);
     }
 }
 __device__ PieceIterator pieces_of_block(const int *lens, const Sizes &dims) {

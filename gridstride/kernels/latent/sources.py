@@ -10,13 +10,13 @@ source = source_loader(__package__)  # source(name) -> the contents of name.cuh
 
 # head dimension of keys: 512 latent elements and 64 rotary (RoPE) ones; head dimension of values, which are the latent
 # elements of the keys; page size, in keys
-DIM, V_DIM, PAGE = 576, 512, 64
+HEAD_DIM_K, HEAD_DIM_V, PAGE_SIZE = 576, 512, 64
 F16_TYPES = dict(bfloat16='bf16', float16='f16')  # 16-bit float dtype -> name in PTX
 
 
 def _assemble(dtype, name, constants, preamble, header=''):
     "Return the source of the kernel in the file `name`; `preamble`: PTX wrappers, written for bf16"
-    all_constants = (('V_DIM', V_DIM), ('PAGE', PAGE), *constants)
+    all_constants = (('HEAD_DIM_V', HEAD_DIM_V), ('PAGE_SIZE', PAGE_SIZE), *constants)
     body = header + '\n'.join(map(source, ('schedule', 'results', name)))
     ptx = preamble.replace('bf16', F16_TYPES[dtype])
     return assemble_source(body, (('Elem', C_TYPES[dtype]),), all_constants, ptx)
@@ -32,14 +32,15 @@ def ampere_source(
 ) -> str:
     "Return the source of the decode kernel for Ampere and later GPUs"
     primitive_names = 'address', 'copy_async', 'copies_commit', 'copies_wait', 'ldmatrix', 'mma', 'pack'
-    return _assemble(dtype, 'decode_ampere', (('DIM', DIM), *constants), _TYPEDEFS + primitives(*primitive_names))
+    preamble = _TYPEDEFS + primitives(*primitive_names)
+    return _assemble(dtype, 'decode_ampere', (('HEAD_DIM_K', HEAD_DIM_K), *constants), preamble)
 
 
 @lru_cache
 def hopper_source(dtype, constants) -> str:
     "Return the source of the decode kernel for a Hopper GPU"
-    preamble = PTX + wgmma(PAGE) + wgmma_from_registers(V_DIM // 4)
-    return _assemble(dtype, 'decode_hopper', (('DIM', DIM), *constants), preamble, flash_source('hopper'))
+    preamble = PTX + wgmma(PAGE_SIZE) + wgmma_from_registers(HEAD_DIM_V // 4)
+    return _assemble(dtype, 'decode_hopper', (('HEAD_DIM_K', HEAD_DIM_K), *constants), preamble, flash_source('hopper'))
 
 
 @lru_cache

@@ -4,7 +4,7 @@ The modules: `operators` (the functions), `sources` (assembles the CUDA C of `*.
 for `export`).
 """
 
-from .operators import argmax, histogram, ring_sum, scan, sum, transpose
+from .operators import argmax, histogram, multistage_sum, scan, sum, transpose
 from .sources import source
 
-__all__ = ['argmax', 'histogram', 'ring_sum', 'scan', 'source', 'sum', 'transpose']
+__all__ = ['argmax', 'histogram', 'multistage_sum', 'scan', 'source', 'sum', 'transpose']

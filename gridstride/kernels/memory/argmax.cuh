@@ -1,11 +1,11 @@
 // Finds the index of the largest element of each row: the first one of equal elements; NaN counts as the largest.
-// `blocks` blocks read a row of `width` elements, each of them `block_packs` packs of V elements. A single block, or a
-// cluster, writes the index to `out`. Otherwise each block writes its best element to `values` and its index to
+// `blocks` blocks read a row of `width` elements, each of them `block_vectors` vectors of V elements. A single block,
+// or a cluster, writes the index to `out`. Otherwise each block writes its best element to `values` and its index to
 // `indices`, and a second kernel finds the best of these.
 // Defined above: the types Elem (of an element) and Value (elements are compared in this type), LOWEST (of type Value),
 // V (elements per load), THREADS, IN_FLIGHT (loads in flight per thread), PDL (on a Hopper GPU: the second kernel may
 // begin when all blocks of the first one have started), and the macro CLUSTER if the blocks of a row form a cluster.
-struct alignas(V * sizeof(Elem)) Pack { Elem at[V]; };
+struct alignas(V * sizeof(Elem)) Vector { Elem at[V]; };
 struct Best { Value value; unsigned index; };
 
 __device__ bool is_greater(Value a, Value b) { return !(a <= b) && b == b; }  // a is larger, or only a is NaN
@@ -51,34 +51,34 @@ __device__ Best cluster_best(Best best, int) { return best; }
 #endif
 
 __global__ void __launch_bounds__(THREADS, THREADS == 1024 ? 2 : 1)          // an SM has at most 2048 threads
-argmax_rows(const Elem *x, long long *out, Value *values, int *indices, unsigned width, unsigned block_packs,
+argmax_rows(const Elem *x, long long *out, Value *values, int *indices, unsigned width, unsigned block_vectors,
             int blocks) {
     if (PDL) asm volatile("griddepcontrol.launch_dependents;");
     size_t row = blockIdx.x / blocks;
     unsigned part = blockIdx.x % blocks;
     const Elem *elements = x + row * width;
-    const Pack *packs = (const Pack *)elements;
+    const Vector *vectors = (const Vector *)elements;
     const unsigned count = width / V, step = IN_FLIGHT * THREADS;
-    const unsigned end = min(count, (part + 1) * block_packs);
+    const unsigned end = min(count, (part + 1) * block_vectors);
     Best best = {LOWEST, 0};                                // this is the result if all elements are LOWEST
     auto update = [&](Elem x, unsigned index) {                // indices ascend, so the first of equal elements stays
         Value value = (Value)x;
         if (is_greater(value, best.value)) best = {value, index};
     };
-    unsigned i = part * block_packs + threadIdx.x;
+    unsigned i = part * block_vectors + threadIdx.x;
     #pragma unroll 1                                        // saves registers, so that more threads are resident
     for (; i + (IN_FLIGHT - 1) * THREADS < end; i += step) {
-        Pack pack[IN_FLIGHT];
+        Vector vector[IN_FLIGHT];
         #pragma unroll
-        for (int a = 0; a < IN_FLIGHT; a++) pack[a] = packs[i + a * THREADS];
+        for (int a = 0; a < IN_FLIGHT; a++) vector[a] = vectors[i + a * THREADS];
         #pragma unroll
         for (int a = 0; a < IN_FLIGHT; a++)
             #pragma unroll
-            for (int v = 0; v < V; v++) update(pack[a].at[v], (i + a * THREADS) * V + v);
+            for (int v = 0; v < V; v++) update(vector[a].at[v], (i + a * THREADS) * V + v);
     }
-    for (int a = 0; a < IN_FLIGHT; a++)                     // the last packs, fewer than IN_FLIGHT
+    for (int a = 0; a < IN_FLIGHT; a++)                     // the last vectors, fewer than IN_FLIGHT
         if (i + a * THREADS < end)
-            for (int v = 0; v < V; v++) update(packs[i + a * THREADS].at[v], (i + a * THREADS) * V + v);
+            for (int v = 0; v < V; v++) update(vectors[i + a * THREADS].at[v], (i + a * THREADS) * V + v);
     if (part == 0 && threadIdx.x < width % V) update(elements[count * V + threadIdx.x], count * V + threadIdx.x);
     best = cluster_best(block_best(best), blocks);
     if (threadIdx.x != 0 || (IS_CLUSTER && part != 0)) return;

@@ -2,7 +2,7 @@
 // to `high` is (float - low) * scale, where scale = BINS / (high - low). Elements outside all bins are not counted.
 // Defined above: the type Elem (of an element), V (elements per load), THREADS, BINS, COPIES (of the counters), FLOATS
 // (Elem is a floating-point type).
-struct alignas(V * sizeof(Elem)) Pack { Elem at[V]; };
+struct alignas(V * sizeof(Elem)) Vector { Elem at[V]; };
 typedef unsigned long long Count;
 
 __global__ void __launch_bounds__(THREADS)
@@ -20,15 +20,15 @@ histogram(const Elem *x, Count *out, long long size, float low, float high, floa
             if (i >= 0 && i < BINS) atomicAdd(&warp_counts[i], 1u);
         }
     };
-    const Pack *packs = (const Pack *)x;
-    const long long vectors = size / V, step = (long long)gridDim.x * THREADS;
+    const Vector *vectors = (const Vector *)x;
+    const long long num_vectors = size / V, step = (long long)gridDim.x * THREADS;
     const long long first = (long long)blockIdx.x * THREADS + threadIdx.x;
-    for (long long i = first; i < vectors; i += step) {
-        Pack pack = packs[i];
+    for (long long i = first; i < num_vectors; i += step) {
+        Vector vector = vectors[i];
         #pragma unroll
-        for (int v = 0; v < V; v++) count(pack.at[v]);
+        for (int v = 0; v < V; v++) count(vector.at[v]);
     }
-    if (first < size % V) count(x[vectors * V + first]);
+    if (first < size % V) count(x[num_vectors * V + first]);
     __syncthreads();
     for (int i = threadIdx.x; i < BINS; i += THREADS) {
         Count sum = 0;

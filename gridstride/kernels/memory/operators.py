@@ -147,16 +147,16 @@ def _sum_types(dtype):
     return ('float', 'float32', dtype) if dtype in FLOATS else ('long long', 'int64', 'int64')
 
 
-def _sum_rows_launch(c_types, arrays, rows, width, vec_size, partition, is_first=False, is_second=False):
-    """Return a launch of `sum_rows`. `c_types`: the C types of elements, accumulators and results; `is_first` or
-    `is_second`: this is the first or the second of two launches with programmatic dependent launch"""
+def _sum_rows_launch(c_types, arrays, rows, width, vec_size, partition, is_primary=False, is_secondary=False):
+    """Return a launch of `sum_rows`. `c_types`: the C types of elements, accumulators and results; `is_primary` or
+    `is_secondary`: this is the primary or the secondary kernel of a programmatic dependent launch"""
     types = tuple(zip(('Elem', 'Sum', 'Out'), c_types))
     constants = dict(V=vec_size, THREADS=partition.threads, IN_FLIGHT=partition.in_flight)
-    constants |= dict(PDL_FIRST=is_first, PDL_SECOND=is_second)
+    constants |= dict(PDL_PRIMARY=is_primary, PDL_SECONDARY=is_secondary)
     src = kernel_source('sum', types, tuple(constants.items()))
     grid = (rows * partition.blocks,)
     scalars = Long(width), Long(partition.block_vectors), partition.blocks
-    return KernelLaunch(src, 'sum_rows', arrays, scalars, grid, (partition.threads,), pdl=is_second)
+    return KernelLaunch(src, 'sum_rows', arrays, scalars, grid, (partition.threads,), pdl=is_secondary)
 
 
 def _add_partials_launch(dtype, rows, partials, device):
@@ -167,7 +167,7 @@ def _add_partials_launch(dtype, rows, partials, device):
     partition = _partition(partials, vec_size, element_bytes, _PARTIALS_PLAN, max_blocks=1)
     c_types = accumulator, accumulator, TYPES[out_dtype][0] if out_dtype in TYPES else accumulator
     arrays = 'partials', 'out'
-    return _sum_rows_launch(c_types, arrays, rows, partials, vec_size, partition, is_second=device.hopper)
+    return _sum_rows_launch(c_types, arrays, rows, partials, vec_size, partition, is_secondary=device.hopper)
 
 
 _MIN_UNALIGNED_ROW_BYTES = 1024  # shorter rows are loaded element by element if they are not 16-byte aligned
@@ -182,9 +182,10 @@ def _unaligned_sum_launch(dtype, rows, width):
         return None
     result_type = TYPES[out_dtype][0] if out_dtype in TYPES else accumulator
     types = ('Elem', TYPES[dtype][0]), ('Sum', accumulator), ('Out', result_type)
-    constants = dict(V=vec_size, THREADS=partition.threads, IN_FLIGHT=partition.in_flight, PDL_FIRST=0, PDL_SECOND=0)
-    src = kernel_source('sum_ragged', types, tuple(constants.items()))
-    return KernelLaunch(src, 'sum_ragged_rows', ('x', 'out'), (Long(width),), (rows,), (partition.threads,))
+    constants = dict(V=vec_size, THREADS=partition.threads, IN_FLIGHT=partition.in_flight)
+    constants |= dict(PDL_PRIMARY=0, PDL_SECONDARY=0)
+    src = kernel_source('sum_unaligned', types, tuple(constants.items()))
+    return KernelLaunch(src, 'sum_unaligned_rows', ('x', 'out'), (Long(width),), (rows,), (partition.threads,))
 
 
 @lru_cache(1024)
@@ -199,7 +200,7 @@ def sum_launches(dtype, rows, width, vec_size, device) -> tuple:  # (launches, p
         c_types = c_type, accumulator, TYPES[out_dtype][0] if out_dtype in TYPES else accumulator
         return [_sum_rows_launch(c_types, ('x', 'out'), rows, width, vec_size, partition)], 0
     c_types, arrays = (c_type, accumulator, accumulator), ('x', 'partials')
-    first_launch = _sum_rows_launch(c_types, arrays, rows, width, vec_size, partition, is_first=device.hopper)
+    first_launch = _sum_rows_launch(c_types, arrays, rows, width, vec_size, partition, is_primary=device.hopper)
     return [first_launch, _add_partials_launch(dtype, rows, partition.blocks, device)], partition.blocks
 
 
@@ -239,7 +240,7 @@ def _run_sum(x, axis):
 
 # On a Hopper GPU bulk copies can fill the stages of a pipeline in shared memory. This is faster than loads in a loop,
 # but slower than many short-lived blocks. Only lesson 13 uses this version.
-BULK = dict(THREADS=512, PACKS=4, STAGES=6)  # PACKS: 16-byte vectors per thread and stage
+BULK = dict(THREADS=512, VECS_PER_THREAD=4, STAGES=6)  # VECS_PER_THREAD: 16-byte vectors per thread and stage
 
 
 @lru_cache(1024)
@@ -248,13 +249,13 @@ def bulk_sum_launches(dtype, rows, width, vec_size, device) -> tuple:  # as for 
     if rows > 1 or not device.hopper or vec_size * DTYPE_BYTES[dtype] < MAX_LOAD_BYTES:
         return sum_launches(dtype, rows, width, vec_size, device)
     src = kernel_source('sum_bulk', (('Elem', TYPES[dtype][0]), ('Sum', _sum_types(dtype)[0])), tuple(BULK.items()))
-    smem_bytes = MAX_LOAD_BYTES * BULK['THREADS'] * BULK['PACKS'] * BULK['STAGES']
+    smem_bytes = MAX_LOAD_BYTES * BULK['THREADS'] * BULK['VECS_PER_THREAD'] * BULK['STAGES']
     arrays, block = ('x', 'partials'), (BULK['THREADS'],)
     first_launch = KernelLaunch(src, 'sum_bulk', arrays, (Long(width),), (device.sms,), block, smem_bytes)
     return [first_launch, _add_partials_launch(dtype, 1, device.sms, device)], device.sms
 
 
-def ring_sum(
+def multistage_sum(
     x,  # as for `sum`
 ):  # as for `sum`
     "Compute the sum of all elements as `sum` does, on a Hopper GPU with a pipeline of bulk copies"
@@ -343,7 +344,7 @@ def _run_argmax(x, axis):
 
 # Scan
 _MIN_BULK_BYTES = 2**22  # smaller inputs have too few tiles for all SMs
-SCAN = dict(THREADS=256, LINES=6, MIN_BLOCKS=5)  # LINES: loads per thread
+SCAN = dict(THREADS=256, VECS_PER_THREAD=6, MIN_BLOCKS=5)  # VECS_PER_THREAD: loads per thread
 SCAN_BULK = dict(THREADS=1024, STAGES=3)  # one block per SM
 
 
@@ -353,7 +354,8 @@ def _bulk_scan_launches(dtype, types, width, device):
     tile_elements = SCAN_BULK['THREADS'] * vectors_per_thread * MAX_LOAD_BYTES // DTYPE_BYTES[dtype]
     num_tiles = cdiv(width, tile_elements)
     smem_bytes = SCAN_BULK['STAGES'] * tile_elements * DTYPE_BYTES[dtype]
-    src = kernel_source('scan_bulk', types, (*SCAN_BULK.items(), ('LINES', vectors_per_thread), ('BLOCKS', device.sms)))
+    constants = *SCAN_BULK.items(), ('VECS_PER_THREAD', vectors_per_thread), ('BLOCKS', device.sms)
+    src = kernel_source('scan_bulk', types, constants)
     arrays, scalars, block = ('x', 'out', 'status'), (Long(width), num_tiles), (SCAN_BULK['THREADS'],)
     return [
         KernelLaunch(src, 'scan_bulk', arrays, scalars, (device.sms,), block, smem_bytes, cooperative=True)
@@ -367,7 +369,7 @@ def _short_rows_scan_launch(types, rows, width, vec_size, max_vectors_per_lane, 
     "Return the launch that scans short rows, one warp per row; each lane loads at most `max_vectors_per_lane` vectors"
     threads = 32 * pow2_clamp(rows // device.sms, 1, _MAX_SHORT_ROW_WARPS)
     vectors_per_lane = next(n for n in (1, 2, 3, 4, max_vectors_per_lane) if width <= 32 * n * vec_size)
-    constants = ('V', vec_size), ('THREADS', threads), ('LINES', vectors_per_lane), ('MIN_BLOCKS', 1)
+    constants = ('V', vec_size), ('THREADS', threads), ('VECS_PER_THREAD', vectors_per_lane), ('MIN_BLOCKS', 1)
     src = kernel_source('scan_short_rows', types, constants)
     grid = (cdiv(rows, threads // 32),)
     return KernelLaunch(src, 'scan_short_rows', ('x', 'out'), (Long(rows), width), grid, (threads,))
@@ -384,7 +386,7 @@ def scan_launches(dtype, rows, width, vec_size, device) -> tuple:  # (launches, 
         and vec_size * DTYPE_BYTES[dtype] == MAX_LOAD_BYTES
     ):
         return _bulk_scan_launches(dtype, types, width, device)
-    vectors_per_thread = max(1, SCAN['LINES'] * 4 // max(vec_size, 4))
+    vectors_per_thread = max(1, SCAN['VECS_PER_THREAD'] * 4 // max(vec_size, 4))
     if rows > 1 and width <= 32 * vectors_per_thread * vec_size:
         return [_short_rows_scan_launch(types, rows, width, vec_size, vectors_per_thread, device)], 1
     threads = min(SCAN['THREADS'], 32 * cdiv(width, 32 * vectors_per_thread * vec_size))
@@ -393,7 +395,7 @@ def scan_launches(dtype, rows, width, vec_size, device) -> tuple:  # (launches, 
     src = kernel_source(
         'scan',
         types,
-        (('V', vec_size), ('THREADS', threads), ('LINES', vectors_per_thread), ('MIN_BLOCKS', min_blocks)),
+        (('V', vec_size), ('THREADS', threads), ('VECS_PER_THREAD', vectors_per_thread), ('MIN_BLOCKS', min_blocks)),
     )
     arrays, scalars = ('x', 'out', 'status', 'ticket'), (Long(width), num_tiles)
     return [KernelLaunch(src, 'scan_rows', arrays, scalars, (rows * num_tiles,), (threads,))], num_tiles

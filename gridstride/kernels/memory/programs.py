@@ -42,19 +42,19 @@ def operator_launches(operator, rows, width) -> Launches:
     dtype, element_bytes = operator.dtype, operators.DTYPE_BYTES[operator.dtype]
     vec_size = operators.vector_width(0, element_bytes, rows, width)
     if operator.name == 'sum':
-        kernel_launches, row_partials = operators.sum_launches(dtype, rows, width, vec_size, H100)
-        return Launches(kernel_launches, dict(partials=(operator.out, rows * row_partials, False)))
+        kernel_launches, partials_per_row = operators.sum_launches(dtype, rows, width, vec_size, H100)
+        return Launches(kernel_launches, dict(partials=(operator.out, rows * partials_per_row, False)))
     if operator.name == 'argmax':
-        kernel_launches, row_partials = operators.argmax_launches(dtype, rows, width, vec_size, H100)
+        kernel_launches, partials_per_row = operators.argmax_launches(dtype, rows, width, vec_size, H100)
         return Launches(
             kernel_launches,
-            dict(values=('float', rows * row_partials, False), indices=('int', rows * row_partials, False)),
+            dict(values=('float', rows * partials_per_row, False), indices=('int', rows * partials_per_row, False)),
         )
     if operator.name == 'scan':
-        kernel_launches, row_tiles = operators.scan_launches(dtype, rows, width, vec_size, H100)
+        kernel_launches, tiles_per_row = operators.scan_launches(dtype, rows, width, vec_size, H100)
         status_type = 'unsigned long long'
         return Launches(
-            kernel_launches, dict(status=(status_type, rows * row_tiles, True), ticket=(status_type, 1, True))
+            kernel_launches, dict(status=(status_type, rows * tiles_per_row, True), ticket=(status_type, 1, True))
         )
     if operator.name == 'histogram':
         return Launches(

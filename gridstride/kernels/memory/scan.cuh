@@ -1,9 +1,10 @@
 // Computes prefix sums along rows of `width` elements in one pass, by decoupled look-back: each block sums a tile,
 // publishes the sum, and adds the published sums of the preceding tiles.
-// Defined above: the types Elem (of an element) and Sum (of a sum, 32 bits), V (elements per load), THREADS, LINES
-// (loads per thread), MIN_BLOCKS (per SM). A tile has WARP_TILE elements per warp: LINES lines of V elements per lane.
-constexpr int LINE = 32 * V, WARP_TILE = LINES * LINE, WARPS = THREADS / 32, TILE = WARPS * WARP_TILE;
-struct alignas(V * sizeof(Elem)) Pack { Elem at[V]; };
+// Defined above: the types Elem (of an element) and Sum (of a sum, 32 bits), V (elements per vector), THREADS,
+// VECS_PER_THREAD, MIN_BLOCKS (per SM). A warp loads WARP_LOAD elements at once, and WARP_TILE elements of a tile.
+constexpr int WARP_LOAD = 32 * V, WARP_TILE = VECS_PER_THREAD * WARP_LOAD, WARPS = THREADS / 32;
+constexpr int TILE = WARPS * WARP_TILE;
+struct alignas(V * sizeof(Elem)) Vector { Elem at[V]; };
 
 // The status of a tile: a state, and the sum that it announces. INVALID: no sum yet; AGGREGATE: the sum of the tile's
 // elements; PREFIX: the inclusive prefix, which is the sum of all elements of the row up to the end of the tile. State
@@ -33,9 +34,9 @@ __device__ Sum warp_scan(Sum x) {                           // inclusive scan ov
     return x;
 }
 
-__device__ void store(Pack *to, Pack pack) {                // with a streaming hint if the pack has 16 bytes
-    if constexpr (sizeof(Pack) == 16) __stcs((uint4 *)to, *(uint4 *)&pack);
-    else *to = pack;
+__device__ void store(Vector *to, Vector vector) {                // with a streaming hint if the vector has 16 bytes
+    if constexpr (sizeof(Vector) == 16) __stcs((uint4 *)to, *(uint4 *)&vector);
+    else *to = vector;
 }
 
 // Called by all lanes of a warp: returns the sum of all tiles of the row before tile `t`; reads 32 tiles at a time.
@@ -71,29 +72,29 @@ scan_rows(const Elem *x, Elem *out, Word *status, Word *ticket, long long width,
     Elem *to = out + row * width;
     const bool is_full = (long long)(t + 1) * TILE <= width;
 
-    Sum in_pack[LINES][V], lines[LINES];                    // prefix sums within a pack; then of the packs of a line
+    Sum in_vector[VECS_PER_THREAD][V], vector_sums[VECS_PER_THREAD];  // prefix sums in a vector, in a load
     #pragma unroll
-    for (int l = 0; l < LINES; l++) {
-        Pack pack;
-        if (is_full) pack = *(const Pack *)(from + first + l * LINE);
+    for (int l = 0; l < VECS_PER_THREAD; l++) {
+        Vector vector;
+        if (is_full) vector = *(const Vector *)(from + first + l * WARP_LOAD);
         else
             for (int v = 0; v < V; v++) {
-                long long i = first + l * LINE + v;
-                pack.at[v] = i < width ? from[i] : Elem(0);
+                long long i = first + l * WARP_LOAD + v;
+                vector.at[v] = i < width ? from[i] : Elem(0);
             }
-        for (int v = 0; v < V; v++) in_pack[l][v] = (Sum)pack.at[v];
+        for (int v = 0; v < V; v++) in_vector[l][v] = (Sum)vector.at[v];
     }
     #pragma unroll
-    for (int l = 0; l < LINES; l++) {
-        for (int v = 1; v < V; v++) in_pack[l][v] += in_pack[l][v-1];
-        lines[l] = warp_scan(in_pack[l][V-1]);
+    for (int l = 0; l < VECS_PER_THREAD; l++) {
+        for (int v = 1; v < V; v++) in_vector[l][v] += in_vector[l][v-1];
+        vector_sums[l] = warp_scan(in_vector[l][V-1]);
     }
-    Sum warp_total = 0;                                     // sum of the warp's lines so far
+    Sum warp_total = 0;                                     // sum of the warp's loads so far
     #pragma unroll
-    for (int l = 0; l < LINES; l++) {
-        Sum line = __shfl_sync(~0u, lines[l], 31);
-        lines[l] = warp_total + previous_lane(lines[l]);      // the sum of the warp's elements before this pack
-        warp_total += line;
+    for (int l = 0; l < VECS_PER_THREAD; l++) {
+        Sum load_sum = __shfl_sync(~0u, vector_sums[l], 31);
+        vector_sums[l] = warp_total + previous_lane(vector_sums[l]);  // the sum of the warp's preceding elements
+        warp_total += load_sum;
     }
     if (lane == 0) before_warp[warp] = warp_total;
     __syncthreads();
@@ -114,12 +115,12 @@ scan_rows(const Elem *x, Elem *out, Word *status, Word *ticket, long long width,
     __syncthreads();
     Sum before = before_warp[warp];
     #pragma unroll
-    for (int l = 0; l < LINES; l++) {
-        Pack pack;
-        for (int v = 0; v < V; v++) pack.at[v] = Elem(before + lines[l] + in_pack[l][v]);
-        if (is_full) store((Pack *)(to + first + l * LINE), pack);
+    for (int l = 0; l < VECS_PER_THREAD; l++) {
+        Vector vector;
+        for (int v = 0; v < V; v++) vector.at[v] = Elem(before + vector_sums[l] + in_vector[l][v]);
+        if (is_full) store((Vector *)(to + first + l * WARP_LOAD), vector);
         else
             for (int v = 0; v < V; v++)
-                if (first + l * LINE + v < width) to[first + l * LINE + v] = pack.at[v];
+                if (first + l * WARP_LOAD + v < width) to[first + l * WARP_LOAD + v] = vector.at[v];
     }
 }

@@ -2,12 +2,12 @@
 // blocks are resident at once. In each round every block processes one tile, and publishes its sum. From the sums of a
 // round each block computes the prefix of its own tile, and the prefix of the next round. Bulk copies prefetch tiles,
 // and a tile's sum is published one round before other blocks need it, so that waits are rare.
-// Defined above: the types Elem (of an element) and Sum (of a sum, 32 bits), THREADS, LINES (16-byte loads per thread),
-// STAGES, BLOCKS (of the grid). A tile has WARP_TILE elements per warp: LINES lines of V elements per lane.
-constexpr int V = 16 / sizeof(Elem), LINE = 32 * V, WARP_TILE = LINES * LINE;
+// Defined above: the types Elem (of an element) and Sum (of a sum, 32 bits), THREADS, VECS_PER_THREAD (16-byte loads),
+// STAGES, BLOCKS (of the grid). A warp loads WARP_LOAD elements at once, and WARP_TILE elements of a tile.
+constexpr int V = 16 / sizeof(Elem), WARP_LOAD = 32 * V, WARP_TILE = VECS_PER_THREAD * WARP_LOAD;
 constexpr int WARPS = THREADS / 32, TILE = WARPS * WARP_TILE;
 constexpr int TILE_BYTES = TILE * sizeof(Elem), WORDS_PER_LANE = (BLOCKS + 31) / 32;  // of the status
-struct alignas(16) Pack { Elem at[V]; };
+struct alignas(16) Vector { Elem at[V]; };
 
 // The status of a tile: 1 and its sum, stored as one word; 0 until the sum is known
 typedef unsigned long long Word;
@@ -57,47 +57,48 @@ scan_bulk(const Elem *x, Elem *out, Word *status, long long width, int tiles) {
     __syncthreads();
 
     Sum before_round = 0;                                   // in warp 0: the sum of all elements before this round
-    for (int next = 0; next <= rounds; next++) {            // sum tile `next`, and write the result of tile `current`
-        const int current = next - 1;
-        Word words[WORDS_PER_LANE] = {};                         // the status of the blocks' tiles of round `current`
-        if (warp == 0 && current >= 0)
+    // sum the tile of `next_round`, and write the result of the tile of `current_round`
+    for (int next_round = 0; next_round <= rounds; next_round++) {
+        const int current_round = next_round - 1;
+        Word words[WORDS_PER_LANE] = {};                    // the status of the blocks' tiles of `current_round`
+        if (warp == 0 && current_round >= 0)
             #pragma unroll
             for (int a = 0; a < WORDS_PER_LANE; a++) {
                 int b = a * 32 + lane;
-                words[a] = b < BLOCKS && (long long)current * BLOCKS + b < tiles
-                    ? ((volatile Word *)status)[(long long)current * BLOCKS + b] : pack_word(0);
+                words[a] = b < BLOCKS && (long long)current_round * BLOCKS + b < tiles
+                    ? ((volatile Word *)status)[(long long)current_round * BLOCKS + b] : pack_word(0);
             }
-        if (next < rounds) {
-            Elem *elements = (Elem *)(ring + next % STAGES * TILE_BYTES);
-            if (tile(next) < full_tiles) barrier_wait(address(filled + next % STAGES), next / STAGES);
+        if (next_round < rounds) {
+            Elem *elements = (Elem *)(ring + next_round % STAGES * TILE_BYTES);
+            if (tile(next_round) < full_tiles) barrier_wait(address(filled + next_round % STAGES), next_round / STAGES);
             else {
                 for (int i = threadIdx.x; i < TILE; i += THREADS)
-                    elements[i] = tile(next) * TILE + i < width ? x[tile(next) * TILE + i] : Elem(0);
+                    elements[i] = tile(next_round) * TILE + i < width ? x[tile(next_round) * TILE + i] : Elem(0);
                 __syncthreads();
             }
             Sum warp_total = 0;
             #pragma unroll
-            for (int l = 0; l < LINES; l++) {
-                Pack pack = ((const Pack *)(elements + warp * WARP_TILE))[l * 32 + lane];
-                for (int v = 0; v < V; v++) warp_total += (Sum)pack.at[v];
+            for (int l = 0; l < VECS_PER_THREAD; l++) {
+                Vector vector = ((const Vector *)(elements + warp * WARP_TILE))[l * 32 + lane];
+                for (int v = 0; v < V; v++) warp_total += (Sum)vector.at[v];
             }
             warp_total = warp_sum(warp_total);
             if (lane == 0) warp_sums[warp] = warp_total;
         }
-        __syncthreads();                                    // warp_sums is complete, and tile current-1 is written
-        if (threadIdx.x == 0 && next >= 2) fill(next - 2 + STAGES);
+        __syncthreads();                                    // warp_sums is complete, the previous tile is written
+        if (threadIdx.x == 0 && next_round >= 2) fill(next_round - 2 + STAGES);
         if (warp == 0) {
-            if (next < rounds) {
+            if (next_round < rounds) {
                 Sum inclusive = warp_scan(lane < WARPS ? warp_sums[lane] : Sum(0)), before = previous_lane(inclusive);
-                if (lane < WARPS) before_warp[next % 2][lane] = before;
-                if (lane == 31) ((volatile Word *)status)[tile(next)] = pack_word(inclusive);
+                if (lane < WARPS) before_warp[next_round % 2][lane] = before;
+                if (lane == 31) ((volatile Word *)status)[tile(next_round)] = pack_word(inclusive);
             }
-            if (current >= 0) {
+            if (current_round >= 0) {
                 Sum before = 0, sum_of_round = 0;
                 #pragma unroll
                 for (int a = 0; a < WORDS_PER_LANE; a++) {
                     int b = a * 32 + lane;
-                    while (words[a] == 0) words[a] = ((volatile Word *)status)[(long long)current * BLOCKS + b];
+                    while (words[a] == 0) words[a] = ((volatile Word *)status)[(long long)current_round * BLOCKS + b];
                     sum_of_round += sum_of(words[a]);
                     if (b < block) before += sum_of(words[a]);
                 }
@@ -107,27 +108,27 @@ scan_bulk(const Elem *x, Elem *out, Word *status, long long width, int tiles) {
             }
         }
         __syncthreads();
-        if (current < 0) continue;
-        const Elem *elements = (const Elem *)(ring + current % STAGES * TILE_BYTES) + warp * WARP_TILE;
-        const long long first = tile(current) * TILE + warp * WARP_TILE + lane * V;
-        Sum before = before_tile + before_warp[current % 2][warp];
-        Sum in_pack[LINES][V], lines[LINES];                // prefix sums within a pack; then of the packs of a line
+        if (current_round < 0) continue;
+        const Elem *elements = (const Elem *)(ring + current_round % STAGES * TILE_BYTES) + warp * WARP_TILE;
+        const long long first = tile(current_round) * TILE + warp * WARP_TILE + lane * V;
+        Sum before = before_tile + before_warp[current_round % 2][warp];
+        Sum in_vector[VECS_PER_THREAD][V], vector_sums[VECS_PER_THREAD];  // prefix sums in a vector, in a load
         #pragma unroll
-        for (int l = 0; l < LINES; l++) {
-            Pack pack = ((const Pack *)elements)[l * 32 + lane];
-            for (int v = 0; v < V; v++) in_pack[l][v] = (Sum)pack.at[v] + (v ? in_pack[l][v-1] : Sum(0));
-            lines[l] = warp_scan(in_pack[l][V-1]);
+        for (int l = 0; l < VECS_PER_THREAD; l++) {
+            Vector vector = ((const Vector *)elements)[l * 32 + lane];
+            for (int v = 0; v < V; v++) in_vector[l][v] = (Sum)vector.at[v] + (v ? in_vector[l][v-1] : Sum(0));
+            vector_sums[l] = warp_scan(in_vector[l][V-1]);
         }
         #pragma unroll
-        for (int l = 0; l < LINES; l++) {
-            Sum line = __shfl_sync(~0u, lines[l], 31), prefix = before + previous_lane(lines[l]);
-            Pack pack;
-            for (int v = 0; v < V; v++) pack.at[v] = Elem(prefix + in_pack[l][v]);
-            if (tile(current) < full_tiles) __stcg((uint4 *)(out + first + l * LINE), *(uint4 *)&pack);
+        for (int l = 0; l < VECS_PER_THREAD; l++) {
+            Sum load_sum = __shfl_sync(~0u, vector_sums[l], 31), prefix = before + previous_lane(vector_sums[l]);
+            Vector vector;
+            for (int v = 0; v < V; v++) vector.at[v] = Elem(prefix + in_vector[l][v]);
+            if (tile(current_round) < full_tiles) __stcg((uint4 *)(out + first + l * WARP_LOAD), *(uint4 *)&vector);
             else
                 for (int v = 0; v < V; v++)
-                    if (first + l * LINE + v < width) out[first + l * LINE + v] = pack.at[v];
-            before += line;
+                    if (first + l * WARP_LOAD + v < width) out[first + l * WARP_LOAD + v] = vector.at[v];
+            before += load_sum;
         }
     }
 }

@@ -1,10 +1,10 @@
 // Sums rows of `width` elements. `blocks` blocks per row write a partial sum each, and a second launch adds these. A
-// block reads `block_packs` packs of V elements.
+// block reads `block_vectors` vectors of V elements.
 // Defined above: the types Elem (of an element), Sum (of the accumulators) and Out (of a result), V (elements per
-// load), THREADS, IN_FLIGHT (loads in flight per thread). PDL_FIRST or PDL_SECOND is set in the two launches if they
-// use programmatic dependent launch on a Hopper GPU: the second one may begin when all blocks of the first one have
-// started.
-struct alignas(V * sizeof(Elem)) Pack { Elem at[V]; };
+// load), THREADS, IN_FLIGHT (loads in flight per thread). PDL_PRIMARY or PDL_SECONDARY is set in the two launches if
+// they use programmatic dependent launch on a Hopper GPU: the secondary kernel may begin when all blocks of the primary
+// one have started.
+struct alignas(V * sizeof(Elem)) Vector { Elem at[V]; };
 constexpr int CHAINS = V < 4 ? V : 4;                       // independent chains of additions
 
 __device__ Sum warp_sum(Sum sum) {                          // returns the sum over the warp to lane 0
@@ -23,29 +23,29 @@ __device__ Sum block_sum(Sum sum) {                         // returns the sum o
 }
 
 __global__ void __launch_bounds__(THREADS, THREADS == 1024 ? 2 : 1)          // an SM has at most 2048 threads
-sum_rows(const Elem *x, Out *out, long long width, long long block_packs, int blocks) {
-    if (PDL_FIRST) asm volatile("griddepcontrol.launch_dependents;");
-    if (PDL_SECOND) asm volatile("griddepcontrol.wait;" ::: "memory");       // until the first launch has finished
+sum_rows(const Elem *x, Out *out, long long width, long long block_vectors, int blocks) {
+    if (PDL_PRIMARY) asm volatile("griddepcontrol.launch_dependents;");
+    if (PDL_SECONDARY) asm volatile("griddepcontrol.wait;" ::: "memory");       // until the primary kernel has finished
     long long row = blockIdx.x / blocks, part = blockIdx.x % blocks;
     const Elem *elements = x + row * width;
-    const Pack *packs = (const Pack *)elements;
+    const Vector *vectors = (const Vector *)elements;
     const long long count = width / V, stride = THREADS, step = IN_FLIGHT * stride;
-    const long long end = min(count, (part + 1) * block_packs);
+    const long long end = min(count, (part + 1) * block_vectors);
     Sum sum[CHAINS] = {};
-    long long i = part * block_packs + threadIdx.x;
+    long long i = part * block_vectors + threadIdx.x;
     #pragma unroll 1                                        // saves registers, so that more threads are resident
     for (; i + (IN_FLIGHT - 1) * stride < end; i += step) {
-        Pack pack[IN_FLIGHT];
+        Vector vector[IN_FLIGHT];
         #pragma unroll
-        for (int a = 0; a < IN_FLIGHT; a++) pack[a] = packs[i + a * stride];  // issue all loads before the first use
+        for (int a = 0; a < IN_FLIGHT; a++) vector[a] = vectors[i + a * stride];    // issue all loads first
         #pragma unroll
         for (int a = 0; a < IN_FLIGHT; a++)
             #pragma unroll
-            for (int v = 0; v < V; v++) sum[v % CHAINS] += (Sum)pack[a].at[v];
+            for (int v = 0; v < V; v++) sum[v % CHAINS] += (Sum)vector[a].at[v];
     }
-    for (int a = 0; a < IN_FLIGHT; a++)                     // the last packs, fewer than IN_FLIGHT
+    for (int a = 0; a < IN_FLIGHT; a++)                     // the last vectors, fewer than IN_FLIGHT
         if (i + a * stride < end)
-            for (int v = 0; v < V; v++) sum[v % CHAINS] += (Sum)packs[i + a * stride].at[v];
+            for (int v = 0; v < V; v++) sum[v % CHAINS] += (Sum)vectors[i + a * stride].at[v];
     if (part == 0 && threadIdx.x < width % V) sum[0] += (Sum)elements[count * V + threadIdx.x];    // the last elements
     for (int c = 1; c < CHAINS; c++) sum[0] += sum[c];
     Sum total = block_sum(sum[0]);

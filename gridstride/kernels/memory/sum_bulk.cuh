@@ -1,10 +1,10 @@
 // Sums `width` elements that begin at a multiple of 16 bytes, on a Hopper GPU; each block writes one partial sum. Bulk
 // copies fill the STAGES stages of a pipeline in shared memory, one piece per stage, while the threads add the elements
 // of the oldest piece.
-// Defined above: the types Elem (of an element) and Sum (of a sum), THREADS, PACKS (16-byte packs per thread and
-// piece), STAGES.
-constexpr int V = 16 / sizeof(Elem), PIECE_BYTES = 16 * PACKS * THREADS;     // V: elements of a pack
-struct alignas(16) Pack { Elem at[V]; };
+// Defined above: the types Elem (of an element) and Sum (of a sum), THREADS, VECS_PER_THREAD (of 16 bytes, per piece),
+// STAGES.
+constexpr int V = 16 / sizeof(Elem), PIECE_BYTES = 16 * VECS_PER_THREAD * THREADS;     // V: elements of a vector
+struct alignas(16) Vector { Elem at[V]; };
 
 __global__ void __launch_bounds__(THREADS) sum_bulk(const Elem *x, Sum *out, long long width) {
     extern __shared__ __align__(128) char ring[];
@@ -29,12 +29,12 @@ __global__ void __launch_bounds__(THREADS) sum_bulk(const Elem *x, Sum *out, lon
     int stage = 0, phase = 0;
     for (long long piece = blockIdx.x; piece < pieces; piece += gridDim.x) {
         barrier_wait(address(filled + stage), phase);
-        const Pack *packs = (const Pack *)(ring + stage * PIECE_BYTES);
+        const Vector *vectors = (const Vector *)(ring + stage * PIECE_BYTES);
         #pragma unroll
-        for (int p = 0; p < PACKS; p++) {
-            Pack pack = packs[thread + p * THREADS];
+        for (int p = 0; p < VECS_PER_THREAD; p++) {
+            Vector vector = vectors[thread + p * THREADS];
             #pragma unroll
-            for (int v = 0; v < V; v++) sum[v] += (Sum)pack.at[v];
+            for (int v = 0; v < V; v++) sum[v] += (Sum)vector.at[v];
         }
         __syncthreads();                                    // all threads have read this stage: it may be filled again
         long long next = piece + (long long)STAGES * gridDim.x;

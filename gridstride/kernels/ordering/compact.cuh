@@ -2,8 +2,9 @@
 // Defined above: the constants of `order` (for elements that are not compared: KIND UNSIGNED), THREADS,
 // UNIQUE (selects the first of equal neighbours; otherwise `keep` selects), ALIGNED (loads of V elements are aligned),
 // WITH_POSITIONS (the indices of the selected elements are written, too).
-constexpr int V = 4, LINES = 4, WARPS = THREADS / 32, LINE = 32 * V, WARP_TILE = LINES * LINE, TILE = WARPS * WARP_TILE;
-struct alignas(sizeof(Bits) == 8 ? 16 : V * sizeof(Bits)) Pack { Bits at[V]; };
+constexpr int V = 4, VECS_PER_THREAD = 4, WARPS = THREADS / 32, WARP_LOAD = 32 * V;
+constexpr int WARP_TILE = VECS_PER_THREAD * WARP_LOAD, TILE = WARPS * WARP_TILE;
+struct alignas(sizeof(Bits) == 8 ? 16 : V * sizeof(Bits)) Vector { Bits at[V]; };
 
 // The status of a tile: a state, and a count of selected elements. INVALID: not counted yet; AGGREGATE: the count of
 // the tile (its aggregate); PREFIX: the count up to the end of the tile (the inclusive prefix).
@@ -54,25 +55,25 @@ compact(const Bits *x, const unsigned char *keep, Bits *out, long long *position
     const long long begin = (long long)t * TILE, first = begin + warp * WARP_TILE + lane * V;
     const bool is_full = begin + TILE <= size;
 
-    Pack pack[LINES];
-    unsigned selected[LINES];                               // a bit per element
+    Vector vector[VECS_PER_THREAD];
+    unsigned selected[VECS_PER_THREAD];                               // a bit per element
     #pragma unroll
-    for (int l = 0; l < LINES; l++) {
-        long long i = first + l * LINE;
-        if (is_full && ALIGNED) pack[l] = *(const Pack *)(x + i);
+    for (int l = 0; l < VECS_PER_THREAD; l++) {
+        long long i = first + l * WARP_LOAD;
+        if (is_full && ALIGNED) vector[l] = *(const Vector *)(x + i);
         else
-            for (int v = 0; v < V; v++) pack[l].at[v] = i + v < size ? x[i + v] : Bits(0);
+            for (int v = 0; v < V; v++) vector[l].at[v] = i + v < size ? x[i + v] : Bits(0);
     }
-    unsigned packed = 0;                                    // the count per line, in 8 bits each
+    unsigned packed = 0;                                    // the count per load, in 8 bits each
     #pragma unroll
-    for (int l = 0; l < LINES; l++) {
-        long long i = first + l * LINE;
+    for (int l = 0; l < VECS_PER_THREAD; l++) {
+        long long i = first + l * WARP_LOAD;
         selected[l] = 0;
         if (UNIQUE) {
-            Bits previous = __shfl_up_sync(~0u, pack[l].at[V - 1], 1);
+            Bits previous = __shfl_up_sync(~0u, vector[l].at[V - 1], 1);
             if (lane == 0 && i > 0 && i <= size) previous = x[i - 1];
             for (int v = 0; v < V; v++) {
-                bool is_first = i + v == 0 || differ(v ? pack[l].at[v ? v - 1 : 0] : previous, pack[l].at[v]);
+                bool is_first = i + v == 0 || differ(v ? vector[l].at[v ? v - 1 : 0] : previous, vector[l].at[v]);
                 selected[l] |= unsigned(i + v < size && is_first) << v;
             }
         } else if (is_full && ALIGNED) {
@@ -82,18 +83,18 @@ compact(const Bits *x, const unsigned char *keep, Bits *out, long long *position
             for (int v = 0; v < V; v++) selected[l] |= unsigned(i + v < size && keep[i + v]) << v;
         packed |= (unsigned)__popc(selected[l]) << 8 * l;
     }
-    unsigned inclusive = packed;                            // a line has at most 128 elements, so no sum overflows
+    unsigned inclusive = packed;                            // a load has at most 128 elements, so no sum overflows
     #pragma unroll
     for (int d = 1; d < 32; d *= 2) {
         unsigned before = __shfl_up_sync(~0u, inclusive, d);
         if (lane >= d) inclusive += before;
     }
-    const unsigned line_counts = __shfl_sync(~0u, inclusive, 31), exclusive = inclusive - packed;
-    unsigned offset[LINES], warp_count = 0;
+    const unsigned load_counts = __shfl_sync(~0u, inclusive, 31), exclusive = inclusive - packed;
+    unsigned offset[VECS_PER_THREAD], warp_count = 0;
     #pragma unroll
-    for (int l = 0; l < LINES; l++) {
+    for (int l = 0; l < VECS_PER_THREAD; l++) {
         offset[l] = warp_count + (exclusive >> 8 * l & 255);
-        warp_count += line_counts >> 8 * l & 255;
+        warp_count += load_counts >> 8 * l & 255;
     }
     if (lane == 0) warp_sums[warp] = warp_count;
     __syncthreads();
@@ -117,13 +118,13 @@ compact(const Bits *x, const unsigned char *keep, Bits *out, long long *position
         }
     }
     #pragma unroll
-    for (int l = 0; l < LINES; l++) {
+    for (int l = 0; l < VECS_PER_THREAD; l++) {
         unsigned to = before_warp + offset[l];
         #pragma unroll
         for (int v = 0; v < V; v++)
             if (selected[l] >> v & 1) {
-                exchange[to] = pack[l].at[v];
-                if (WITH_POSITIONS) exchange_positions[to] = first - begin + l * LINE + v;
+                exchange[to] = vector[l].at[v];
+                if (WITH_POSITIONS) exchange_positions[to] = first - begin + l * WARP_LOAD + v;
                 to++;
             }
     }

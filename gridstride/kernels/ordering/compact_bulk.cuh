@@ -3,11 +3,12 @@
 // publishes how many of its elements are selected. From the counts of a round each block computes where its own tile's
 // elements go, and where those of the next round begin. Bulk copies prefetch tiles, and a tile's count is published
 // one round before other blocks need it, so that waits are rare.
-// Defined above: Bits (of an element), THREADS, LINES (loads of V elements per thread), STAGES, BLOCKS (of the grid).
-constexpr int V = 4, LINE = 32 * V, WARPS = THREADS / 32, WARP_ELEMENTS = LINES * LINE, TILE = WARPS * WARP_ELEMENTS;
+// Defined above: Bits (of an element), THREADS, VECS_PER_THREAD (loads of V elements), STAGES, BLOCKS (of the grid).
+constexpr int V = 4, WARP_LOAD = 32 * V, WARPS = THREADS / 32, WARP_TILE = VECS_PER_THREAD * WARP_LOAD;
+constexpr int TILE = WARPS * WARP_TILE;
 constexpr int X_BYTES = TILE * sizeof(Bits), STAGE_BYTES = X_BYTES + TILE;       // elements, then a flag per element
 constexpr int PER_STORE = 16 / sizeof(Bits), WORDS_PER_LANE = (BLOCKS + 31) / 32;   // of the status
-struct alignas(sizeof(Bits) == 8 ? 16 : V * sizeof(Bits)) Pack { Bits at[V]; };
+struct alignas(sizeof(Bits) == 8 ? 16 : V * sizeof(Bits)) Vector { Bits at[V]; };
 
 // The status of a tile: 1 and its count of selected elements, in one word; 0 until the count is known
 typedef unsigned long long Word;
@@ -36,7 +37,7 @@ compact_bulk(const Bits *x, const unsigned char *keep, Bits *out, long long *tot
     __shared__ long long before_tile;
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, block = blockIdx.x;
     const int rounds = (tiles - block + BLOCKS - 1) / BLOCKS;                // of this block
-    const int first = warp * WARP_ELEMENTS + lane * V;      // of this thread's elements in a tile
+    const int first = warp * WARP_TILE + lane * V;      // of this thread's elements in a tile
     auto tile = [&](int round) { return (long long)round * BLOCKS + block; };
     auto fill = [&](int round) {                            // called by one thread; a partial tile is loaded later
         if (round >= rounds || (tile(round) + 1) * TILE > size) return;
@@ -53,22 +54,24 @@ compact_bulk(const Bits *x, const unsigned char *keep, Bits *out, long long *tot
     __syncthreads();
 
     long long before_round = 0;                             // in warp 0: elements selected before this round
-    unsigned current_selected = 0, current_offset[LINES];   // of tile `current`: a bit per element; ranks in the warp
-    for (int next = 0; next <= rounds; next++) {            // count tile `next`, and write the elements of `current`
-        const int current = next - 1;
-        Word words[WORDS_PER_LANE];                         // the status of the blocks' tiles of round `current`
-        if (warp == 0 && current >= 0)
+    // of the tile of `current_round`: a bit per element; ranks in the warp
+    unsigned current_selected = 0, current_offset[VECS_PER_THREAD];
+    // count the tile of `next_round`, and write the elements of that of `current_round`
+    for (int next_round = 0; next_round <= rounds; next_round++) {
+        const int current_round = next_round - 1;
+        Word words[WORDS_PER_LANE];                         // the status of the blocks' tiles of `current_round`
+        if (warp == 0 && current_round >= 0)
             #pragma unroll
             for (int a = 0; a < WORDS_PER_LANE; a++) {
                 const int b = a * 32 + lane;
-                words[a] = b < BLOCKS && (long long)current * BLOCKS + b < tiles
-                    ? ((volatile Word *)status)[(long long)current * BLOCKS + b] : KNOWN;
+                words[a] = b < BLOCKS && (long long)current_round * BLOCKS + b < tiles
+                    ? ((volatile Word *)status)[(long long)current_round * BLOCKS + b] : KNOWN;
             }
-        unsigned selected = 0, offset[LINES];
-        if (next < rounds) {
-            unsigned char *flags = ring + next % STAGES * STAGE_BYTES + X_BYTES;
-            const long long begin = tile(next) * TILE;
-            if (begin + TILE <= size) barrier_wait(address(full + next % STAGES), next / STAGES);
+        unsigned selected = 0, offset[VECS_PER_THREAD];
+        if (next_round < rounds) {
+            unsigned char *flags = ring + next_round % STAGES * STAGE_BYTES + X_BYTES;
+            const long long begin = tile(next_round) * TILE;
+            if (begin + TILE <= size) barrier_wait(address(full + next_round % STAGES), next_round / STAGES);
             else {
                 Bits *elements = (Bits *)(flags - X_BYTES);
                 for (int i = threadIdx.x; i < TILE; i += THREADS) {
@@ -77,38 +80,38 @@ compact_bulk(const Bits *x, const unsigned char *keep, Bits *out, long long *tot
                 }
                 __syncthreads();
             }
-            unsigned packed = 0, line_counts;               // the count per line, in 8 bits each
+            unsigned packed = 0, load_counts;               // the count per load, in 8 bits each
             #pragma unroll
-            for (int l = 0; l < LINES; l++) {               // bits 0, 8, 16, 24 of the flags to 0, 1, 2, 3
-                unsigned bits = (*(const unsigned *)(flags + first + l * LINE) & 0x01010101) * 0x10204080 >> 28;
+            for (int l = 0; l < VECS_PER_THREAD; l++) {               // bits 0, 8, 16, 24 of the flags to 0, 1, 2, 3
+                unsigned bits = (*(const unsigned *)(flags + first + l * WARP_LOAD) & 0x01010101) * 0x10204080 >> 28;
                 selected |= bits << V * l;
                 packed |= __popc(bits) << 8 * l;
             }
-            unsigned exclusive = exclusive_warp_scan(packed, line_counts), warp_count = 0;
+            unsigned exclusive = exclusive_warp_scan(packed, load_counts), warp_count = 0;
             #pragma unroll
-            for (int l = 0; l < LINES; l++) {
+            for (int l = 0; l < VECS_PER_THREAD; l++) {
                 offset[l] = warp_count + (exclusive >> 8 * l & 255);
-                warp_count += line_counts >> 8 * l & 255;
+                warp_count += load_counts >> 8 * l & 255;
             }
             if (lane == 0) warp_counts[warp] = warp_count;
         }
         __syncthreads();                                    // warp_counts is complete, exchange is written to `out`
         if (warp == 0) {
-            if (next < rounds) {
+            if (next_round < rounds) {
                 unsigned tile_count, before = exclusive_warp_scan(lane < WARPS ? warp_counts[lane] : 0, tile_count);
-                if (lane < WARPS) before_warp[next % 2][lane] = before;
+                if (lane < WARPS) before_warp[next_round % 2][lane] = before;
                 if (lane == 0) {
-                    ((volatile Word *)status)[tile(next)] = KNOWN | tile_count;
-                    in_tile[next % 2] = tile_count;
+                    ((volatile Word *)status)[tile(next_round)] = KNOWN | tile_count;
+                    in_tile[next_round % 2] = tile_count;
                 }
             }
-            if (current >= 0) {
+            if (current_round >= 0) {
                 unsigned before = 0, round_count = 0;
                 for (bool is_known = false; !is_known;) {   // poll all unknown words at the same time
                     #pragma unroll
                     for (int a = 0; a < WORDS_PER_LANE; a++)
                         if (!words[a])
-                            words[a] = ((volatile Word *)status)[(long long)current * BLOCKS + a * 32 + lane];
+                            words[a] = ((volatile Word *)status)[(long long)current_round * BLOCKS + a * 32 + lane];
                     is_known = true;
                     #pragma unroll
                     for (int a = 0; a < WORDS_PER_LANE; a++) is_known &= words[a] != 0;
@@ -124,22 +127,22 @@ compact_bulk(const Bits *x, const unsigned char *keep, Bits *out, long long *tot
             }
         }
         __syncthreads();
-        if (current >= 0) {
-            const Bits *elements = (const Bits *)(ring + current % STAGES * STAGE_BYTES) + first;
+        if (current_round >= 0) {
+            const Bits *elements = (const Bits *)(ring + current_round % STAGES * STAGE_BYTES) + first;
             const long long to = before_tile;
-            const int shift = to % PER_STORE, end = shift + in_tile[current % 2];       // in exchange
+            const int shift = to % PER_STORE, end = shift + in_tile[current_round % 2];       // in exchange
             #pragma unroll
-            for (int l = 0; l < LINES; l++) {
-                const Pack pack = *(const Pack *)(elements + l * LINE);
-                unsigned index = shift + before_warp[current % 2][warp] + current_offset[l];
+            for (int l = 0; l < VECS_PER_THREAD; l++) {
+                const Vector vector = *(const Vector *)(elements + l * WARP_LOAD);
+                unsigned index = shift + before_warp[current_round % 2][warp] + current_offset[l];
                 #pragma unroll
                 for (int v = 0; v < V; v++)
-                    if (current_selected >> (V * l + v) & 1) exchange[index++] = pack.at[v];
+                    if (current_selected >> (V * l + v) & 1) exchange[index++] = vector.at[v];
             }
-            __syncthreads();                                // exchange is complete, and the stage of `current` is free
+            __syncthreads();                                // exchange is complete, and the stage is free
             if (threadIdx.x == 0) {
-                fill(current + STAGES);
-                if (tile(current) == tiles - 1) *total = to + end - shift;
+                fill(current_round + STAGES);
+                if (tile(current_round) == tiles - 1) *total = to + end - shift;
             }
             Bits *aligned = out + (to - shift);             // at a multiple of 16 bytes
             for (int i = threadIdx.x * PER_STORE; i < end; i += THREADS * PER_STORE)
@@ -149,6 +152,6 @@ compact_bulk(const Bits *x, const unsigned char *keep, Bits *out, long long *tot
         }
         current_selected = selected;
         #pragma unroll
-        for (int l = 0; l < LINES; l++) current_offset[l] = offset[l];
+        for (int l = 0; l < VECS_PER_THREAD; l++) current_offset[l] = offset[l];
     }
 }

@@ -1,22 +1,23 @@
 // Writes the selected elements to the front of another array, in their order, in one pass, on a Hopper GPU. Flags begin
 // at a multiple of 16 bytes. All blocks are resident at once; in each round every block processes one tile, and each of
 // its writing warps a chunk of the tile:
-// - The writing warps count the flags of a tile AHEAD rounds before they write its elements, so that the other blocks
-//   know the counts in time. A warp keeps a mask of the selected elements per group of 32, and the number of those
-//   before the group in the chunk. It loads the selected elements to registers LOADED rounds before it writes them. All
-//   elements of one or two bytes are instead prefetched to shared memory, by bulk copies, because loads of so few bytes
-//   per thread are slow. Loads with the L2 hint evict-first (__ldcs) would be slower, measured on an H200.
+// - The writing warps count the flags of a tile COUNT_DISTANCE rounds before they write its elements, so that the other
+//   blocks know the counts in time. A warp keeps a mask of the selected elements per group of 32, and the number of
+//   those before the group in the chunk. It loads the selected elements to registers LOAD_DISTANCE rounds before it
+//   writes them. All elements of one or two bytes are instead prefetched to shared memory, by bulk copies, because
+//   loads of so few bytes per thread are slow. Loads with the L2 hint evict-first (__ldcs) would be slower, measured on
+//   an H200.
 // - The publishing warp adds up the counts of a tile, and publishes their sum.
 // - The summing warp adds up the counts that all blocks have published for a round, which gives the index at which the
-//   selected elements of this block's tile begin. It starts LAG rounds late, so that it rarely has to poll.
+//   selected elements of this block's tile begin. It starts SUM_LAG rounds late, so that it rarely has to poll.
 // mbarriers connect the warps of a block. Each of the SLOTS slots holds the counts and masks of one tile.
 // Defined above: Bits (of an element), WARPS (that write), VECTORS (512 elements of a chunk), STAGES (chunks in shared
-// memory, per warp; 0: elements are loaded to registers), LOADED, AHEAD, LAG, BLOCKS (of the grid).
+// memory, per warp; 0: elements are loaded to registers), LOAD_DISTANCE, COUNT_DISTANCE, SUM_LAG, BLOCKS (of the grid).
 constexpr int GROUPS = 16 * VECTORS, CHUNK = 32 * GROUPS, TILE = WARPS * CHUNK;
-constexpr int SLOTS = AHEAD + 1, WORDS_PER_LANE = (BLOCKS + 31) / 32, GROUPS_AT_ONCE = 8;
+constexpr int SLOTS = COUNT_DISTANCE + 1, WORDS_PER_LANE = (BLOCKS + 31) / 32, GROUPS_AT_ONCE = 8;
 constexpr int CHUNK_BYTES = CHUNK * sizeof(Bits);
 constexpr bool BULK = STAGES > 0;
-static_assert(LOADED <= AHEAD, "elements are loaded after they are counted");
+static_assert(LOAD_DISTANCE <= COUNT_DISTANCE, "elements are loaded after they are counted");
 enum : unsigned { KNOWN = 1u << 31 };       // set in the published word of a tile; the other bits are its count
 
 __device__ unsigned inclusive_warp_scan(unsigned x) {
@@ -60,7 +61,7 @@ __device__ void sum_counts(Shared &shared, volatile unsigned *status, long long 
     const int lane = threadIdx.x % 32;
     long long before_round = 0;
     for (int round = 0; round < rounds; round++) {
-        const int slot = round % SLOTS, later = min(round + LAG, rounds - 1);
+        const int slot = round % SLOTS, later = min(round + SUM_LAG, rounds - 1);
         const long long first = (long long)round * BLOCKS;
         barrier_wait(address(shared.counted + later % SLOTS), later / SLOTS);    // since then the slot is free
         unsigned words[WORDS_PER_LANE] = {}, before = 0, round_count = 0;
@@ -168,22 +169,22 @@ compact_resident(const Bits *x, const unsigned char *keep, Bits *out, long long 
     };
     if (BULK && lane == 0)
         for (int s = 0; s < STAGES; s++) fill(s);
-    uint4 flags[AHEAD + 1][VECTORS];                        // of the first rounds, all loaded at the same time
+    uint4 flags[COUNT_DISTANCE + 1][VECTORS];                        // of the first rounds, all loaded at the same time
     #pragma unroll
-    for (int round = 0; round <= AHEAD; round++) load_flags(flags[round], round);
+    for (int round = 0; round <= COUNT_DISTANCE; round++) load_flags(flags[round], round);
     #pragma unroll
-    for (int round = 0; round < AHEAD; round++)
+    for (int round = 0; round < COUNT_DISTANCE; round++)
         if (round < rounds) count(flags[round], round);
-    Bits next[LOADED][GROUPS] = {};                         // the elements of this round and of those after it
+    Bits next[LOAD_DISTANCE][GROUPS] = {};                         // the elements of this round and of those after it
     if constexpr (!BULK)
         #pragma unroll
-        for (int round = 0; round < LOADED; round++) load_elements(next[round], round);
+        for (int round = 0; round < LOAD_DISTANCE; round++) load_elements(next[round], round);
 
     for (int round = 0; round < rounds; round++) {
         const int slot = round % SLOTS;
-        if (round + AHEAD < rounds) {
-            count(flags[AHEAD], round + AHEAD);
-            load_flags(flags[AHEAD], round + AHEAD + 1);    // for the next round
+        if (round + COUNT_DISTANCE < rounds) {
+            count(flags[COUNT_DISTANCE], round + COUNT_DISTANCE);
+            load_flags(flags[COUNT_DISTANCE], round + COUNT_DISTANCE + 1);    // for the next round
         }
         Bits elements[GROUPS];
         if constexpr (BULK) wait_for_stage(round);
@@ -192,9 +193,9 @@ compact_resident(const Bits *x, const unsigned char *keep, Bits *out, long long 
             for (int g = 0; g < GROUPS; g++) {
                 elements[g] = next[0][g];
                 #pragma unroll
-                for (int later = 1; later < LOADED; later++) next[later - 1][g] = next[later][g];
+                for (int later = 1; later < LOAD_DISTANCE; later++) next[later - 1][g] = next[later][g];
             }
-            load_elements(next[LOADED - 1], round + LOADED);
+            load_elements(next[LOAD_DISTANCE - 1], round + LOAD_DISTANCE);
         }
         barrier_wait(address(shared.ready + slot), round / SLOTS);
         Bits *to = out + shared.before_tile[slot] + shared.warp_counts[slot][warp];

@@ -13,8 +13,8 @@ from ...utils import cdiv
 
 _THREADS = {1: 512, 2: 512, 4: 512, 8: 512}  # bytes per element -> threads of a block
 _SMALL_THREADS = 256  # if larger tiles would leave SMs idle
-_ITEMS = 16  # elements per thread, as in compact.cuh
-_V = 4  # elements per load, as in compact.cuh
+_ITEMS_PER_THREAD = 16  # elements per thread, as in compact.cuh
+_VEC_SIZE = 4  # elements per load, as in compact.cuh
 
 
 # On a Hopper GPU, for inputs of a few rounds: all blocks are resident, and bulk copies prefetch their tiles
@@ -22,13 +22,13 @@ class Bulk(NamedTuple):
     "The tiling of compact_bulk.cuh"
 
     threads: int
-    lines: int  # loads of `_V` elements per thread and tile, at most four
+    vecs_per_thread: int  # loads of `_VEC_SIZE` elements per thread and tile, at most four
     stages: int
     blocks_per_sm: int
 
     def smem_bytes(self, element_bytes):
         "Return the bytes of the stages and of the elements that threads exchange"
-        tile_elements = self.threads * self.lines * _V
+        tile_elements = self.threads * self.vecs_per_thread * _VEC_SIZE
         return tile_elements * (self.stages * (element_bytes + 1) + element_bytes) + MAX_LOAD_BYTES
 
 
@@ -40,8 +40,8 @@ _MIN_BULK_BYTES = 2**22  # smaller inputs have too few tiles for all SMs
 def _bulk_launches(key, size, device) -> tuple:  # (launches, tiles)
     "Return the launch that writes the elements that flags select on a Hopper GPU, and the number of its tiles"
     bulk = _BULK[key.bytes]
-    blocks, tiles = device.sms * bulk.blocks_per_sm, cdiv(size, bulk.threads * bulk.lines * _V)
-    constants = dict(THREADS=bulk.threads, LINES=bulk.lines, STAGES=bulk.stages, BLOCKS=blocks)
+    blocks, tiles = device.sms * bulk.blocks_per_sm, cdiv(size, bulk.threads * bulk.vecs_per_thread * _VEC_SIZE)
+    constants = dict(THREADS=bulk.threads, VECS_PER_THREAD=bulk.vecs_per_thread, STAGES=bulk.stages, BLOCKS=blocks)
     src = kernel_source('compact_bulk', KeyType(key.bytes, 0), tuple(constants.items()))
     arrays, sizes = ('x', 'keep', 'out', 'total', 'status'), (Long(size), tiles)
     shared = bulk.smem_bytes(key.bytes)
@@ -56,9 +56,9 @@ class Resident(NamedTuple):
     warps: int  # that write elements
     vectors: int  # 512 elements of a warp's chunk
     stages: int  # chunks in shared memory per warp, or 0: elements are loaded to registers
-    loaded: int  # rounds between loading elements to registers and writing them
-    ahead: int  # rounds between counting and writing
-    lag: int  # rounds that are counted before the counts of the first of them are summed
+    load_distance: int  # rounds between loading elements to registers and writing them
+    count_distance: int  # rounds between counting and writing
+    sum_lag: int  # rounds that are counted before the counts of the first of them are summed
 
     @property
     def tile(self):
@@ -99,22 +99,22 @@ def compact_launches(key: KeyType, size, is_unique, alignment, with_positions, d
         is_large = size * key.bytes >= _MIN_RESIDENT_BYTES
         return (_resident_launches if is_large else _bulk_launches)(key, size, device)
     threads = _THREADS[key.bytes]
-    threads = threads if size >= 2 * device.sms * threads * _ITEMS else _SMALL_THREADS
+    threads = threads if size >= 2 * device.sms * threads * _ITEMS_PER_THREAD else _SMALL_THREADS
     constants = dict(THREADS=threads, UNIQUE=is_unique, ALIGNED=alignment > 1, WITH_POSITIONS=with_positions)
     key = key if is_unique else KeyType(key.bytes, 0)  # `compact` only moves elements
-    src, tiles = kernel_source('compact', key, tuple(constants.items())), cdiv(size, threads * _ITEMS)
+    src, tiles = kernel_source('compact', key, tuple(constants.items())), cdiv(size, threads * _ITEMS_PER_THREAD)
     arrays = 'x', 'keep', 'out', 'positions', 'total', 'status', 'ticket'
-    shared = dynamic_smem_bytes(threads * _ITEMS * (key.bytes + 2 * with_positions), 1024)
+    shared = dynamic_smem_bytes(threads * _ITEMS_PER_THREAD * (key.bytes + 2 * with_positions), 1024)
     return [KernelLaunch(src, 'compact', arrays, (Long(size), tiles), (tiles,), (threads,), shared)], tiles
 
 
 def _alignment(bits, keep):
-    "Return `MAX_LOAD_BYTES` if the arrays are aligned to it, `_V` if a thread can load `_V` elements at once, else 1"
-    load_bytes = min(MAX_LOAD_BYTES, _V * bits.element_size())
+    "Return `MAX_LOAD_BYTES` if the arrays are aligned to it, `_VEC_SIZE` if a thread can load `_VEC_SIZE` elements at once, else 1"
+    load_bytes = min(MAX_LOAD_BYTES, _VEC_SIZE * bits.element_size())
     address, flags_address = bits.data_ptr(), 0 if keep is None else keep.data_ptr()
     if address % MAX_LOAD_BYTES == 0 and flags_address % MAX_LOAD_BYTES == 0:
         return MAX_LOAD_BYTES
-    return _V if address % load_bytes == 0 and flags_address % _V == 0 else 1
+    return _VEC_SIZE if address % load_bytes == 0 and flags_address % _VEC_SIZE == 0 else 1
 
 
 def select(bits, key, keep=None, with_positions=False):

@@ -2,7 +2,7 @@
 // Also clears the status words of the first pass.
 // Defined above: the constants of `order`, THREADS, V (keys per load).
 constexpr int DIGITS = 256, PASSES = sizeof(Bits), COPIES = 32 / PASSES;
-struct alignas(V * sizeof(Bits)) Pack { Bits at[V]; };
+struct alignas(V * sizeof(Bits)) Vector { Bits at[V]; };
 
 __global__ void __launch_bounds__(THREADS)
 count_digits(const Bits *keys, unsigned *counts, unsigned *status, long long width, int blocks, int tiles) {
@@ -24,15 +24,15 @@ count_digits(const Bits *keys, unsigned *counts, unsigned *status, long long wid
             atomicAdd(&copies[(pass * DIGITS + digit) * COPIES + threadIdx.x % COPIES], 1u);
         }
     };
-    const Pack *packs = (const Pack *)from;
-    const long long vectors = width / V, step = (long long)blocks * THREADS;
+    const Vector *vectors = (const Vector *)from;
+    const long long num_vectors = width / V, step = (long long)blocks * THREADS;
     const long long first = (long long)part * THREADS + threadIdx.x;
-    for (long long i = first; i < vectors; i += step) {
-        Pack pack = packs[i];
+    for (long long i = first; i < num_vectors; i += step) {
+        Vector vector = vectors[i];
         #pragma unroll
-        for (int v = 0; v < V; v++) count(pack.at[v]);
+        for (int v = 0; v < V; v++) count(vector.at[v]);
     }
-    if (first < width % V) count(from[vectors * V + first]);
+    if (first < width % V) count(from[num_vectors * V + first]);
     __syncthreads();
     for (int i = threadIdx.x; i < PASSES * DIGITS; i += THREADS) {
         unsigned sum = 0;

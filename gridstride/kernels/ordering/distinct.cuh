@@ -2,7 +2,7 @@
 // Defined above: the constants of `order`, V (keys per load), MARK_THREADS, LIST_THREADS.
 // The bitmap has a bit per key, in ascending order, and one more word: nonzero if there is a NaN.
 constexpr int WORDS = (1 << KEY_BITS) / 32;
-struct alignas(V * sizeof(Bits)) Pack { Bits at[V]; };
+struct alignas(V * sizeof(Bits)) Vector { Bits at[V]; };
 
 __device__ __forceinline__ bool is_nan(Bits key) { return KIND == FLOATING && Bits(key & ~SIGN) > INFINITE; }
 
@@ -18,14 +18,14 @@ mark_elements(const Bits *x, unsigned *bitmap, long long size) {
         // most keys are marked already, and a load is cheaper than an atomic operation
         if (!(((volatile unsigned *)marked)[index / 32] & bit)) atomicOr(&marked[index / 32], bit);
     };
-    const long long vectors = size / V, step = (long long)gridDim.x * MARK_THREADS;
+    const long long num_vectors = size / V, step = (long long)gridDim.x * MARK_THREADS;
     const long long first = (long long)blockIdx.x * MARK_THREADS + threadIdx.x;
-    for (long long i = first; i < vectors; i += step) {
-        const Pack pack = ((const Pack *)x)[i];
+    for (long long i = first; i < num_vectors; i += step) {
+        const Vector vector = ((const Vector *)x)[i];
         #pragma unroll
-        for (int v = 0; v < V; v++) mark(pack.at[v]);
+        for (int v = 0; v < V; v++) mark(vector.at[v]);
     }
-    if (first < size % V) mark(x[vectors * V + first]);
+    if (first < size % V) mark(x[num_vectors * V + first]);
     if (has_nan) atomicOr(&bitmap[WORDS], 1u);
     __syncthreads();
     for (int w = threadIdx.x; w < WORDS; w += MARK_THREADS)

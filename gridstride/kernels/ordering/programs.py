@@ -48,7 +48,7 @@ def _sort_plan(program, rows, width) -> Plan:
     positions = program.operator == 'argsort'
     problem = sorts.SortProblem(key, *(('positions', 4) if positions else ('none', 0)), rows, width, False)
     x, out, n = f'({key_c_type} *)x', 'out' if positions else f'({key_c_type} *)out', rows * width
-    if width <= sorts._MAX_ROW:
+    if width <= sorts._MAX_BLOCK_ROW:
         arrays = dict(x=x, values=x, out_values=x, out=x if positions else out)
         return Plan(
             sorts.row_launches(problem), {}, arrays | dict(positions=out if positions else '(long long *)nullptr')

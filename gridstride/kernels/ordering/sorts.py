@@ -13,10 +13,10 @@ from ..ladder import KernelLaunch, this_device
 from ...utils import cdiv
 
 _DIGITS = 256
-_MAX_SHORT = 256  # keys of a row that a warp sorts
-_MAX_ROW = 8192  # keys of a row that a block sorts
+_MAX_WARP_ROW = 256  # keys of a row that a warp sorts
+_MAX_BLOCK_ROW = 8192  # keys of a row that a block sorts
 _MAX_KEYS = 2**30 - 1  # keys of a row: a status word has 30 bits for a count
-_WARPS = 4  # rows per block that are sorted by a warp each
+_ROWS_PER_BLOCK = 4  # rows per block that are sorted by a warp each
 
 
 class SortProblem(NamedTuple):
@@ -43,7 +43,7 @@ class Tile(NamedTuple):
     threads: int
     items: int  # keys per thread
     min_blocks: int  # resident blocks per SM, for the compiler
-    separate: bool = True  # values and keys have separate shared memory
+    has_separate_values: bool = True  # values have shared memory separate from that of the keys
 
 
 # payload -> bytes of a key or a value, whichever is larger -> `Tile`
@@ -88,10 +88,11 @@ def _pass_launches(problem, tile, tiles):
     "Return the launches of the passes, from the lowest byte to the highest; `tiles`: per row"
     value_bytes = problem.value_bytes or problem.key.bytes
     constants = dict(THREADS=tile.threads, ITEMS=tile.items, MIN_BLOCKS=tile.min_blocks)
-    constants |= dict(VALUES=_VALUES[problem.payload], SEPARATE=tile.separate)
+    constants |= dict(VALUES=_VALUES[problem.payload], SEPARATE=tile.has_separate_values)
     types = (('Value', UNSIGNED_TYPES[value_bytes]),)
     src = kernel_source('onesweep', problem.key, tuple(constants.items()), types, problem.descending)
-    exchanged_bytes = problem.key.bytes + problem.value_bytes if tile.separate else problem.max_bytes  # per key
+    separate_bytes = problem.key.bytes + problem.value_bytes
+    exchanged_bytes = separate_bytes if tile.has_separate_values else problem.max_bytes  # per key
     tile_bytes = tile.threads * tile.items * exchanged_bytes
     shared = dynamic_smem_bytes(tile_bytes, _static_bytes(tile.threads))
     grid, block = (problem.rows * tiles,), (tile.threads,)
@@ -144,15 +145,15 @@ def row_launches(problem: SortProblem) -> list:  # of `KernelLaunch`
     key, width, rows = problem.key, problem.width, problem.rows
     constants = dict(WITH_VALUES=problem.payload == 'values', WITH_POSITIONS=problem.payload == 'positions')
     types = (('Stored', UNSIGNED_TYPES[problem.value_bytes if problem.payload == 'values' else key.bytes]),)
-    is_short = width <= _MAX_SHORT
-    threads = 32 * _WARPS if is_short else 256 if width <= 2048 else 512
+    is_short = width <= _MAX_WARP_ROW
+    threads = 32 * _ROWS_PER_BLOCK if is_short else 256 if width <= 2048 else 512
     items = 1 << (cdiv(width, 32 if is_short else threads) - 1).bit_length()
     constants |= dict(THREADS=threads, ITEMS=items)
     name = 'sort_short_rows' if is_short else 'sort_rows'
     src = kernel_source(name, key, tuple(constants.items()), types, problem.descending)
     arrays = 'x', 'out', 'values', 'out_values', 'positions'
     if is_short:
-        return [KernelLaunch(src, name, arrays, (width, Long(rows)), (cdiv(rows, _WARPS),), (threads,))]
+        return [KernelLaunch(src, name, arrays, (width, Long(rows)), (cdiv(rows, _ROWS_PER_BLOCK),), (threads,))]
     shared = dynamic_smem_bytes(threads * items * (key.bytes + 2) + threads // 32 * _DIGITS * 4, 1024)
     return [KernelLaunch(src, name, arrays, (width,), (rows,), (threads,), shared)]
 
@@ -188,7 +189,7 @@ def _run(problem, x, values=None):
     if problem.payload == 'positions':
         arrays |= dict(out_values=torch.empty(x.shape, dtype=torch.int64, device=x.device))
     if x.numel():
-        (_sort_short if problem.width <= _MAX_ROW else _sort_long)(problem, x, arrays)
+        (_sort_short if problem.width <= _MAX_BLOCK_ROW else _sort_long)(problem, x, arrays)
     return arrays['out'], arrays.get('out_values')
 
 
@@ -285,9 +286,9 @@ def explain_sort(
         return Explanation((), reason)
     if not x.numel():
         return Explanation((), 'x is empty')
-    if problem.width <= _MAX_SHORT:
-        return Explanation(('sort_short_rows',), f'a warp sorts each row of up to {_MAX_SHORT} keys')
-    if problem.width <= _MAX_ROW:
-        return Explanation(('sort_rows',), f'a block sorts each row of up to {_MAX_ROW} keys')
+    if problem.width <= _MAX_WARP_ROW:
+        return Explanation(('sort_short_rows',), f'a warp sorts each row of up to {_MAX_WARP_ROW} keys')
+    if problem.width <= _MAX_BLOCK_ROW:
+        return Explanation(('sort_rows',), f'a block sorts each row of up to {_MAX_BLOCK_ROW} keys')
     kernels = 'count_digits', *['onesweep'] * problem.key.bytes
     return Explanation(kernels, f'one launch counts all digits; then a pass per byte of a key, {problem.key.bytes}')

@@ -41,7 +41,7 @@ def _source(key, k, threads, vec_size, largest, reads_candidates=False, is_final
     constants = dict(THREADS=threads, ITEMS=items, V=vec_size, K=k, CAPACITY=capacity)
     constants |= dict(CANDIDATES=reads_candidates, FINAL=is_final)
     constants |= dict(SORT_THRESHOLD=min(max(256, 4 * k), capacity), GROUPS=min(threads, max(32, pow2_at_least(2 * k))))
-    constants |= dict(PDL_FIRST=pdl and not reads_candidates, PDL_SECOND=pdl and reads_candidates)
+    constants |= dict(PDL_PRIMARY=pdl and not reads_candidates, PDL_SECONDARY=pdl and reads_candidates)
     loaded_type = ('Loaded', 'unsigned long long' if reads_candidates else UNSIGNED_TYPES[key.bytes])
     return kernel_source('topk', key, tuple(constants.items()), (loaded_type,), largest), 8 * (capacity + threads)
 

@@ -4,10 +4,10 @@
 // (elements per thread and iteration), V (elements per load), K, CAPACITY (of the buffer; a power of two, at least K +
 // min(K, THREADS) * ITEMS), SORT_THRESHOLD (the buffer is sorted when it has more words), GROUPS (of threads, for the
 // first limit), CANDIDATES (reads the candidates of another launch), the type Loaded (of what a thread loads: Bits, or
-// Word of candidates), FINAL (writes values and indices), PDL_FIRST and PDL_SECOND (of two launches with programmatic
-// dependent launch).
+// Word of candidates), FINAL (writes values and indices), PDL_PRIMARY and PDL_SECONDARY (of the two kernels of a
+// programmatic dependent launch).
 typedef unsigned long long Word;
-struct alignas(V * sizeof(Bits)) Pack { Bits at[V]; };
+struct alignas(V * sizeof(Bits)) Vector { Bits at[V]; };
 constexpr int STEP = THREADS * ITEMS;
 
 // An element as one word, smaller words first: its order, then its index. No two words of a row are equal, so the
@@ -53,8 +53,8 @@ topk(const Bits *x, const Word *candidates, Word *candidates_out, Bits *values, 
     extern __shared__ __align__(16) unsigned char memory[];
     Word *buffer = (Word *)memory, *group_minima = buffer + CAPACITY;    // `group_minima`: a word per thread
     __shared__ int count, has_failed;
-    if (PDL_FIRST) asm volatile("griddepcontrol.launch_dependents;");
-    if (PDL_SECOND) asm volatile("griddepcontrol.wait;" ::: "memory");
+    if (PDL_PRIMARY) asm volatile("griddepcontrol.launch_dependents;");
+    if (PDL_SECONDARY) asm volatile("griddepcontrol.wait;" ::: "memory");
     const int tid = threadIdx.x, part = blockIdx.x % blocks;
     const size_t row = blockIdx.x / blocks;
     const int begin = part * block_elements, end = min(width, begin + block_elements);
@@ -75,9 +75,9 @@ topk(const Bits *x, const Word *candidates, Word *candidates_out, Bits *values, 
             if (CANDIDATES)
                 for (int v = 0; v < V; v++) next[i + v] = first + v < end ? (Loaded)words[first + v] : (Loaded)NONE;
             else if (first + V <= end) {
-                Pack pack = *(const Pack *)(elements + first);
+                Vector vector = *(const Vector *)(elements + first);
                 #pragma unroll
-                for (int v = 0; v < V; v++) next[i + v] = pack.at[v];
+                for (int v = 0; v < V; v++) next[i + v] = vector.at[v];
             } else
                 for (int v = 0; v < V; v++) next[i + v] = first + v < end ? elements[first + v] : Bits(0);
         }

@@ -11,9 +11,9 @@ from ...support.lazy_exports import lazy_exports_of
 _NAMES = {
     'model_conversion': ('prune_24', 'densify'),
     'linear': ('TwoFourLinear',),
-    'two_four': ('TwoFour', 'multiply_24', 'pack_24', 'unpack_24'),
-    'blocks': ('Blocks', 'multiply_blocks', 'prune_blocks', 'to_blocks', 'from_blocks'),
-    'csr': ('Csr', 'multiply_csr', 'prune_single', 'to_csr', 'from_csr'),
+    'two_four': ('TwoFourMatrix', 'multiply_24', 'pack_24', 'unpack_24'),
+    'blocks': ('BlockSparseMatrix', 'multiply_blocks', 'prune_blocks', 'to_blocks', 'from_blocks'),
+    'csr': ('CsrMatrix', 'multiply_csr', 'prune_single', 'to_csr', 'from_csr'),
 }
 PUBLIC_NAMES = 'prune_24', 'densify'
 __all__, __getattr__, __dir__ = lazy_exports_of(__name__, _NAMES)

@@ -16,7 +16,7 @@ BLOCK_SHAPES = (128, 64), (64, 64)  # (rows, columns) of the blocks that the ker
 _X_ROWS_PER_BLOCK, _STAGES, _ROWS_PER_STORE = 256, 4, 64  # of x per thread block; of the pipeline; of y per TMA store
 
 
-class Blocks(NamedTuple):
+class BlockSparseMatrix(NamedTuple):
     "A block-sparse matrix: only the blocks that are not all zeros are stored"
 
     shape: tuple  # (rows, columns)
@@ -69,8 +69,8 @@ def prune_blocks(
 def to_blocks(
     w,  # (rows, columns) of float16 or bfloat16; both multiples of 8
     block=(128, 64),  # or (64, 64)
-) -> Blocks:
-    "Convert a dense matrix to `Blocks`. Raises TypeError or ValueError for an unsupported matrix or block shape"
+) -> BlockSparseMatrix:
+    "Convert a dense matrix. Raises TypeError or ValueError for an unsupported matrix or block shape"
     _check_block('to_blocks', block)
     if dtype_name(w) not in F16_TYPES or w.dim() != 2:
         raise TypeError(
@@ -83,10 +83,10 @@ def to_blocks(
     is_stored = (blocks != 0).flatten(2).any(-1)
     row_offsets = F.pad(is_stored.sum(1).cumsum(0), (1, 0)).int()
     columns = is_stored.nonzero()[:, 1].int()
-    return Blocks(tuple(w.shape), tuple(block), blocks[is_stored].flatten(0, 1), row_offsets, columns)
+    return BlockSparseMatrix(tuple(w.shape), tuple(block), blocks[is_stored].flatten(0, 1), row_offsets, columns)
 
 
-def from_blocks(w: Blocks):  # (rows, columns)
+def from_blocks(w: BlockSparseMatrix):  # (rows, columns)
     "Convert to a dense matrix"
     (rows, columns), (height, width) = w.shape, w.block
     dense_blocks = w.values.new_zeros(cdiv(rows, height), cdiv(columns, width), height, width)
@@ -122,7 +122,7 @@ def _prepare(problem, device, backend):  # `backend` is only part of the cache k
 
 def multiply_blocks(
     x,  # (n, columns), contiguous, with the dtype of the matrix
-    w,  # `Blocks`
+    w,  # `BlockSparseMatrix`
 ):  # (n, rows)
     """Compute x @ w.T for a block-sparse matrix w, with float32 accumulators.
 
@@ -132,7 +132,7 @@ def multiply_blocks(
     check_tensor('multiply_blocks', x, [dtype_name(w.values)])
     if x.dim() != 2 or x.shape[1] != w.shape[1]:
         raise ValueError(f'multiply_blocks: x has shape {tuple(x.shape)}; expected (any, {w.shape[1]})')
-    for name, array in zip(Blocks._fields[2:], w[2:]):
+    for name, array in zip(BlockSparseMatrix._fields[2:], w[2:]):
         check_tensor('multiply_blocks', array, [dtype_name(array)], name)
         if array.device != x.device:
             raise ValueError(f'multiply_blocks: {name} is on {array.device} and x on {x.device}: move it with .to(...)')

@@ -13,7 +13,7 @@ from ...utils import cdiv
 DTYPES = 'float32', 'bfloat16', 'float16'
 
 
-class Csr(NamedTuple):
+class CsrMatrix(NamedTuple):
     "A sparse matrix in CSR: its nonzero elements, row by row"
 
     shape: tuple  # (rows, columns)
@@ -29,7 +29,7 @@ class Csr(NamedTuple):
 
 def to_csr(
     w,  # (rows, columns) of float32, bfloat16 or float16
-) -> Csr:
+) -> CsrMatrix:
     """Convert a dense matrix to CSR.
 
     >>> to_csr(torch.tensor([[0., 5.], [6., 0.]])).columns.tolist()
@@ -43,10 +43,10 @@ def to_csr(
         )
     is_nonzero = w != 0
     row_offsets = torch.nn.functional.pad(is_nonzero.sum(1).cumsum(0), (1, 0)).int()
-    return Csr(tuple(w.shape), row_offsets, is_nonzero.nonzero()[:, 1].int(), w.detach()[is_nonzero])
+    return CsrMatrix(tuple(w.shape), row_offsets, is_nonzero.nonzero()[:, 1].int(), w.detach()[is_nonzero])
 
 
-def from_csr(w: Csr):  # (rows, columns)
+def from_csr(w: CsrMatrix):  # (rows, columns)
     "Convert to a dense matrix"
     row_of_element = torch.arange(w.shape[0], device=w.values.device).repeat_interleave(w.row_offsets.diff())
     dense = w.values.new_zeros(w.shape)
@@ -89,7 +89,7 @@ def csr_launch(
 
 
 def multiply_csr(
-    w,  # a `Csr`
+    w,  # a `CsrMatrix`
     x,  # (columns, n) or (columns,), with the dtype of w
 ):  # (rows, n) or (rows,)
     """Compute w @ x with float32 accumulators. Each warp multiplies a row of w by a group of columns of x, which its
@@ -102,7 +102,7 @@ def multiply_csr(
     if x.dim() not in (1, 2) or x.shape[0] != w.shape[1]:
         expected = f'({w.shape[1]},) or ({w.shape[1]}, any)'
         raise ValueError(f'multiply_csr: x has shape {tuple(x.shape)}; expected {expected}')
-    for name, array in zip(Csr._fields[1:], w[1:]):
+    for name, array in zip(CsrMatrix._fields[1:], w[1:]):
         check_tensor('multiply_csr', array, [dtype_name(array)], name)
         if array.device != x.device:
             raise ValueError(f'multiply_csr: {name} is on {array.device} and x on {x.device}: move it with .to(...)')

@@ -7,7 +7,7 @@ import torch.nn.functional as F
 
 from .formats import compress, prune, search_order, to_words
 from .sources import F16_TYPES
-from .two_four import TwoFour, run_24, unpack_24
+from .two_four import TwoFourMatrix, run_24, unpack_24
 from ..operators import operator
 from ..common import dtype_name
 
@@ -28,7 +28,7 @@ def has_kernel(x, values) -> bool:
     lambda x, values, words, bias: x.new_empty(*x.shape[:-1], values.shape[0]),
 )
 def _linear(x, values, words, bias):
-    packed = TwoFour((values.shape[0], 2 * values.shape[1]), values, words)
+    packed = TwoFourMatrix((values.shape[0], 2 * values.shape[1]), values, words)
     x_rows = x.reshape(-1, x.shape[-1])
     if has_kernel(x, values):
         y = run_24(x_rows.contiguous(), packed, bias)
@@ -46,7 +46,7 @@ def _setup_context(ctx, inputs, output):
 
 def _backward(ctx, dy):
     "Compute the gradients of x and of the bias; the weight has none"
-    dx = dy @ unpack_24(TwoFour(ctx.shape, *ctx.saved_tensors)).to(dy.dtype) if ctx.needs_input_grad[0] else None
+    dx = dy @ unpack_24(TwoFourMatrix(ctx.shape, *ctx.saved_tensors)).to(dy.dtype) if ctx.needs_input_grad[0] else None
     dbias = dy.flatten(0, -2).sum(0) if ctx.has_bias and ctx.needs_input_grad[3] else None
     return dx, None, None, dbias
 
@@ -77,12 +77,12 @@ class TwoFourLinear(torch.nn.Module):
             order = search_order(w, iterations)
             w = w[:, order]
         values, metadata = compress(prune(w))
-        return cls(TwoFour(tuple(w.shape), values.contiguous(), to_words(metadata)), linear.bias, order)
+        return cls(TwoFourMatrix(tuple(w.shape), values.contiguous(), to_words(metadata)), linear.bias, order)
 
     @property
-    def packed(self) -> TwoFour:
+    def packed(self) -> TwoFourMatrix:
         "The packed weight, with permuted columns"
-        return TwoFour((self.out_features, self.in_features), self.values, self.words)
+        return TwoFourMatrix((self.out_features, self.in_features), self.values, self.words)
 
     @property
     def weight(self):

@@ -87,7 +87,7 @@ def mma_sp_source(dtype, constants) -> str:
 def few_rows_source(dtype, constants) -> str:
     "Return the source of the SpMM with few rows of x, which uses `mma.sp`"
     preamble = 'typedef unsigned u32;\n' + MMA_SP.replace('bf16', F16_TYPES[dtype])
-    return assemble_source(source('two_four_few'), (('Elem', C_TYPES[dtype]),), constants, preamble)
+    return assemble_source(source('two_four_few_rows'), (('Elem', C_TYPES[dtype]),), constants, preamble)
 
 
 @lru_cache

@@ -66,7 +66,7 @@ multiply_24(const __grid_constant__ TensorMap values, const __grid_constant__ Te
     cluster_sync();
     if (wg == WGS) {                                                // producer
         setmaxnreg_dec<40>();
-        short same_i = ((1 << CLUSTER) - 1)/((1 << CM) - 1) << i, same_j = ((1 << CM) - 1) << j*CM;
+        short multicast_mask_a = ((1 << CLUSTER) - 1)/((1 << CM) - 1) << i, multicast_mask_b = ((1 << CM) - 1) << j*CM;
         if (threadIdx.x == WGS*128)
         for (int tile = blockIdx.x/CLUSTER; tile < row_tiles*column_tiles; tile += gridDim.x/CLUSTER) {
             tile_position(tile, row_tiles, column_tiles, tr, tc);
@@ -74,8 +74,8 @@ multiply_24(const __grid_constant__ TensorMap values, const __grid_constant__ Te
                 u32 bar = full + 8*s;
                 barrier_wait(empty + 8*s, phase-1);
                 barrier_expect(bar, A_BYTES + B_BYTES);
-                load_part<CN, BM, BK>(a + s*A_BYTES, values, (tr*CM + i)*BM, step*BK/2, bar, j, same_i);
-                load_part<CM, BN, BK*2>(b + s*B_BYTES, x, (tc*CN + j)*BN, step*BK, bar, i, same_j);
+                load_part<CN, BM, BK>(a + s*A_BYTES, values, (tr*CM + i)*BM, step*BK/2, bar, j, multicast_mask_a);
+                load_part<CM, BN, BK*2>(b + s*B_BYTES, x, (tc*CN + j)*BN, step*BK, bar, i, multicast_mask_b);
                 if (++s == STAGES) { s = 0; phase++; }
             }
         }

@@ -15,7 +15,7 @@ from ..common import check_matches, check_tensor, dtype_name
 from ...utils import cdiv
 
 
-class TwoFour(NamedTuple):
+class TwoFourMatrix(NamedTuple):
     "A 2:4 sparse matrix, packed as `multiply_24` reads it"
 
     shape: tuple  # (rows, columns)
@@ -36,7 +36,7 @@ def unsupported_24_reason(rows, columns):  # None if it is supported
 
 def pack_24(
     w,  # (rows, columns) of float16 or bfloat16: at most two of every four elements are nonzero
-) -> TwoFour:
+) -> TwoFourMatrix:
     """Compress a 2:4 sparse matrix, and pack it as `multiply_24` reads it; `formats.prune` makes any matrix 2:4 sparse.
 
         multiply_24(x, pack_24(prune(w)))
@@ -49,10 +49,10 @@ def pack_24(
         )
     if reason := unsupported_24_reason(*w.shape):
         raise ValueError(f'pack_24: {reason}')
-    return TwoFour(tuple(w.shape), values.contiguous(), to_words(metadata))
+    return TwoFourMatrix(tuple(w.shape), values.contiguous(), to_words(metadata))
 
 
-def unpack_24(packed: TwoFour):  # (rows, columns)
+def unpack_24(packed: TwoFourMatrix):  # (rows, columns)
     "Convert to a dense matrix"
     return to_dense(CompressedMatrix(packed.values, from_words(packed.words, *packed.shape)))
 
@@ -224,7 +224,7 @@ def few_rows_launch(dtype, rows, n, k, has_bias, sms) -> KernelLaunch:
     warps = min(16 if blocks < 2 * sms else 8, 2 ** max(0, (cdiv(k, 128) - 1).bit_length()))
     constants = ('N_TILES', cdiv(n, 8)), ('WARPS', warps), ('BIAS', has_bias)
     src = few_rows_source(dtype, constants)
-    return KernelLaunch(src, 'multiply_24_few', _array_names(has_bias), (rows, n, k), (blocks,), (32 * warps,))
+    return KernelLaunch(src, 'multiply_24_few_rows', _array_names(has_bias), (rows, n, k), (blocks,), (32 * warps,))
 
 
 @lru_cache(1024)
@@ -256,7 +256,7 @@ def run_24(x, packed, bias=None, use_mma_sp=False, tile=None):
 
 def multiply_24(
     x,  # (n, columns), contiguous, with the dtype of the matrix
-    packed,  # a `TwoFour`
+    packed,  # a `TwoFourMatrix`
     bias=None,  # (rows,)
     use_mma_sp=False,  # use `mma.sp`, even on a Hopper GPU, and for any number of rows
 ):  # (n, rows)

@@ -30,9 +30,9 @@ template<int SELECTOR> __device__ void multiply_step(float (&d)[N_TILES][4], con
     }
 }
 
-__global__ void __launch_bounds__(32 * WARPS) multiply_24_few(const Elem *values, const Elem *x, Elem *y,
-                                                              const u32 *metadata, const Elem *bias, int rows, int n,
-                                                              int k) {
+__global__ void __launch_bounds__(32 * WARPS) multiply_24_few_rows(const Elem *values, const Elem *x, Elem *y,
+                                                                   const u32 *metadata, const Elem *bias, int rows,
+                                                                   int n, int k) {
     __shared__ float partial_sums[WARPS][N_TILES * 8][ROWS];
     int lane = threadIdx.x % 32, warp = threadIdx.x / 32, first_row = blockIdx.x * ROWS, row = first_row + lane / 4;
     int tiles = (k + TILE_K - 1) / TILE_K;                  // the metadata has tiles of 64 rows and 128 columns
