@@ -28,7 +28,8 @@ from gridstride.cpp.rewriters.ptx_calls import UnknownPTX
      '{ __label__ gs_label_again; { bool gs_register_over{}; gs_label_again:; gs_register_over = '
      '::gridstride::ptx::wait_parity(GS_LINE, true, gs_0, gs_1); if (!gs_register_over) goto gs_label_again; } }'),
     ('tcgen05.fence::before_thread_sync;', '::gridstride::tmem_fence(true);'),
-    ('elect.sync _|%0, %1;', '::gridstride::ptx::elect(GS_LINE, ::gridstride::ptx::Sink(), gs_0, gs_1);'),
+    ('elect.sync _|%0, %1;',
+     '::gridstride::ptx::elect(GS_LINE, ::gridstride::ptx::DiscardedOperand(), gs_0, gs_1);'),
 ])
 def test_what_it_becomes(ptx, cpp): assert translate_ptx(ptx, 4) == cpp
 

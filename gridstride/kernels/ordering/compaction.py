@@ -109,7 +109,7 @@ def compact_launches(key: KeyType, size, is_unique, alignment, with_positions, d
 
 
 def _alignment(bits, keep):
-    "Return `MAX_LOAD_BYTES` if the arrays are aligned to it, `_VEC_SIZE` if a thread can load `_VEC_SIZE` elements at once, else 1"
+    "Return `MAX_LOAD_BYTES` if the arrays are aligned to it, `_VEC_SIZE` if to a vector, else 1"
     load_bytes = min(MAX_LOAD_BYTES, _VEC_SIZE * bits.element_size())
     address, flags_address = bits.data_ptr(), 0 if keep is None else keep.data_ptr()
     if address % MAX_LOAD_BYTES == 0 and flags_address % MAX_LOAD_BYTES == 0:
