@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from gridstride import as_gpu, sim
 from gridstride.__main__ import main as gridstride
-from gridstride.checker import assembly, check, formats, pages, pytest_plugin, run, schedules, timing, workers
+from gridstride.checker import assembly, check, formats, pages, pytest_plugin, run, schedules, timing, worker, workers
 from gridstride.checker.baseline import AllowedFindings, read_baseline
 from gridstride.checker.check import FileResult, exit_status
 from gridstride.checker.command_line import module_command
@@ -336,9 +336,92 @@ def test_asm_and_bench_of_a_file(tmp_path, capsys):
 
 def test_a_program_that_ends_its_process_keeps_its_findings():
     line = dict(finding=a_finding().to_dict())
-    (found,), launches, error = check._parse_report([line], 3)
-    assert found.code == 'race' and launches == 0 and 'exit status 3' in error
-    assert check._parse_report([line, dict(launches=2, error=None)], 0)[1:] == (2, None)
+    ended = check._parse_report([line], 3)
+    assert [o.code for o in ended.findings] == ['race'] and ended.launches == 0 and 'exit status 3' in ended.error
+    status = dict(launches=2, error=None, interrupted=None)
+    assert check._parse_report([line, status], 0)[1:4] == (2, None, None)
+
+
+@cuda.jit
+def endless(out):
+    while True: out[cuda.threadIdx.x] += 1
+
+
+def test_the_time_limit_interrupts_a_kernel():
+    recorder = Recorder()
+    with recorder.recording(), pytest.raises(KeyboardInterrupt) as e, worker.TimeLimit(1, recorder, None) as limit:
+        endless[1, 32](np.zeros(32))
+    line = endless.py_func.__code__.co_firstlineno + 2
+    assert names(limit.interruption(e.value), 'endless', f'tests/test_checker.py, line {line}', 'out[cuda.threadIdx.x]')
+    with worker.TimeLimit(600, recorder, None) as limit: pass
+    assert limit.interruption() is None and limit._timer.finished.is_set()
+
+
+class ReportsInTime:
+    "Workers whose first job takes all the time that is left, and reports a race and the interruption"
+    seconds_left = 1
+
+    def run(self, job, output_path):
+        self.seconds_left = 0
+        lines = dict(finding=a_finding().to_dict()), dict(launches=2, error=None, interrupted='kernel k, line 3')
+        Path(job.report).write_text(''.join(json.dumps(line) + '\n' for line in lines))
+        return 0, ''
+
+
+def test_at_the_time_limit_the_findings_so_far_are_reported(tmp_path):
+    "They may be allowed, or a warning; no program is started once no time is left"
+    for allowed in [], ['race']:
+        job, options = Job(str(tmp_path/'a.py')), (schedules.schedules_of(seeds=3), AllowedFindings(allowed), 60)
+        done = check._check_file(job, *options, workers := ReportsInTime())
+        assert (done.status, done.schedules, done.launches) == ('time limit', ['forward'], 2)
+        assert names(done.error, 'kernel k, line 3')
+        assert exit_status([done]) == (2 if allowed else 1) and json.loads(formats.to_json([done]))
+        late = check._check_file(job, *options, workers)
+        assert late.status == 'time limit' and not late.launches and exit_status([late]) == 2
+
+
+SLOW = {'.py': '''
+import numpy as np
+from gridstride import cuda
+
+@cuda.jit
+def same(out): out[0] = 1
+
+@cuda.jit
+def slow(out):
+    while True: out[cuda.threadIdx.x] += 1
+
+same[1, 32](np.zeros(1))
+slow[1, 32](np.zeros(32))
+''', '.cu': '''
+__global__ void same(int *out) { *out = 1; }
+__global__ void slow(int *out) {
+    while (out[threadIdx.x] >= 0) out[threadIdx.x] &= 1;
+}
+int main() {
+    int *out;
+    cudaMalloc(&out, 128);
+    cudaMemset(out, 0, 128);
+    same<<<1, 32>>>(out);
+    slow<<<1, 32>>>(out);
+    cudaDeviceSynchronize();
+}
+'''}
+
+
+@pytest.mark.exhaustive
+@pytest.mark.slow
+@pytest.mark.parametrize('suffix', SLOW)
+def test_a_check_ends_at_its_time_limit(suffix, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    Path(f'slow{suffix}').write_text(SLOW[suffix])
+    check.main([f'slow{suffix}', '--format', 'json', '--seeds', '3', '--time-limit', '30'])
+    report = json.loads(capsys.readouterr().out)
+    file, = report['files']
+    assert [o['code'] for o in report['findings']] == ['same_value'] * (suffix == '.py')
+    assert file['status'] == 'time limit' and file['launches'] == (2 if suffix == '.py' else 1)
+    line = line_of('while ', SLOW[suffix])
+    assert names(file['error'], 'kernel slow', f'slow{suffix}, line {line}', 'while')
 
 
 def test_numba_cuda_mlir_is_the_simulator_even_if_it_is_not_installed():

@@ -78,6 +78,14 @@ def test_a_time_out_names_the_limit_and_its_option(monkeypatch, unprepared):
     assert result['isError'] and names(result['content'][-1]['text'], '40 s', 'gridstride mcp --seconds 200')
 
 
+def test_a_check_that_reached_its_limit_names_the_option(monkeypatch, unprepared):
+    report = json.dumps(dict(findings=[], files=[dict(status='time limit')]))
+    monkeypatch.setattr(mcp_server, 'run_confined', lambda *args, seconds: Result(1, report, '', seconds=seconds))
+    content = ask('tools/call', name='check', arguments=dict(source='', language='cuda'))['result']['content']
+    assert content[0]['text'] == report
+    assert names(content[-1]['text'], 'status 1', '120 s', 'gridstride mcp --seconds 600')
+
+
 @pytest.mark.parametrize('line, code', [
     ('{', -32700), ('[]', -32600), ('{"id": 1}', -32600), ('{"id": 1, "method": "tools/fly"}', -32601)])
 def test_errors_of_the_protocol(line, code):

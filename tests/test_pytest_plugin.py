@@ -43,7 +43,7 @@ def first(counter, out):
 
 @cuda.jit
 def previous(x, out):
-    out[cuda.threadIdx.x] = x[cuda.threadIdx.x - 1]
+    out[cuda.threadIdx.x] = x[cuda.threadIdx.x - 65]   # in Numba an index counts from the end, down to -64
 
 def z(n, value=0): return np.full(n, value, np.float32)
 
@@ -187,7 +187,7 @@ from numba import cuda
 @cuda.jit
 def last(x, out):
     i = cuda.grid(1)
-    out[i] = x[i - 1]
+    out[i] = x[i - 4]
 
 def test_last():
     out = np.zeros(3)
@@ -212,7 +212,7 @@ NEW_FINDING = '''
 @cuda.jit
 def last_but_one(x, out):
     i = cuda.grid(1)
-    out[i] = x[i - 2]
+    out[i] = x[i - 5]
 
 def test_last_but_one():
     last[1, 3](np.arange(3.), np.zeros(3))
@@ -227,13 +227,13 @@ def test_only_findings_that_are_not_in_the_baseline_fail(pytester):
     assert num_outcomes(written) == dict(passed=1, deselected=1)
     assert names(written.stdout, 'known.json', 1)
     entry, = read_baseline(pytester.path/'known.json')
-    assert (entry['code'], entry['kernel'], entry['source']) == ('before', 'last', 'out[i] = x[i - 1]')
+    assert (entry['code'], entry['kernel'], entry['source']) == ('before', 'last', 'out[i] = x[i - 4]')
     pytester.makepyfile('# a line\n' + NEGATIVE + NEW_FINDING)
     options = '--gridstride', '--gridstride-baseline', 'known.json', '-k', 'last'
     result = run_warm(pytester, *options)
     assert num_outcomes(result) == dict(passed=1, failed=1, deselected=1)
-    assert names(result.stdout, 'memcheck/before', 'x[i - 2]')
-    pytester.makepyfile(NEGATIVE.replace('x[i - 1]', 'x[i]').replace('[2, 0, 1]', '[0, 1, 2]'))
+    assert names(result.stdout, 'memcheck/before', 'x[i - 5]')
+    pytester.makepyfile(NEGATIVE.replace('x[i - 4]', 'x[i]').replace('[2, 0, 1]', '[0, 1, 2]'))
     result = run_warm(pytester, *options)
     assert num_outcomes(result) == dict(passed=1, deselected=1) and names(result.stdout, 'memcheck/before')
 

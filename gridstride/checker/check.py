@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import math
 import os
 import re
 import sys
@@ -9,7 +10,7 @@ import tempfile
 import time
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from .baseline import AllowedFindings, entry_of, read_baseline, stale_lines, write_baseline
 from .finding import Finding, checks_to_disable, relative_path, require_codes
@@ -23,6 +24,7 @@ __all__ = ['FileResult', 'check_file', 'exit_status', 'main']
 _CUDA_SUFFIXES = '.cu', '.cpp', '.cc', '.cxx'
 SUFFIXES = *_CUDA_SUFFIXES, '.py', '.ipynb'
 _NAMES_OF_CUDA = re.compile(rb'__global__|cpp_extension|cuda_kernel|load_cuda')
+_TIME_LIMIT = 'time limit: use smaller arrays or fewer schedules, or set a longer limit. At the limit, '
 _DESCRIPTION = """Run programs on the CPU with every check, and report data races, out-of-bounds accesses, uninitialized
 reads and divergent barriers: CUDA C with a main (.cu), and Python (.py, .ipynb) that launches kernels of Numba, Triton,
 CUDA C or a PyTorch extension. No GPU is used."""
@@ -43,31 +45,50 @@ class FileResult:
     output: str = ''  # what the program printed, if there is an error
     allowed_findings: list = field(default_factory=list)  # that are not reported
 
+    is_time_limit: bool = False  # whether the time limit has ended the check
+
+    @property
+    def status(self):
+        "'checked', 'failed' or 'time limit'"
+        return 'time limit' if self.is_time_limit else 'failed' if self.error else 'checked'
+
     def to_dict(self):
         "Return the result without its findings, as in the JSON output"
-        return dict(file=self.file, launches=self.launches, schedules=self.schedules, error=self.error)
+        return {name: getattr(self, name) for name in ('file', 'launches', 'schedules', 'status', 'error')}
 
 
-def _run_worker(job, workers):
-    "Run a job in a separate process; returns (findings, number of launches, error, output of the program)"
+class Run(NamedTuple):
+    "The result of one run of a program"
+
+    findings: list  # of `Finding`
+    launches: int
+    error: str | None  # why the program ended, if that is not a finding
+    interrupted: str | None  # what the time limit interrupted
+    output: str = ''
+
+
+def _run_worker(job, workers) -> Run:
+    "Run a job in a separate process, unless no time is left"
+    if workers.seconds_left <= 0:
+        return Run([], 0, None, 'no time was left for another run')
     with tempfile.TemporaryDirectory() as folder:
         job = replace(job, report=os.path.join(folder, 'report.jsonl'))
         status, output = workers.run(job, os.path.join(folder, 'output'))
         path = Path(job.report)
         lines = path.read_text(encoding='utf-8').splitlines() if path.exists() else []
-    return *_parse_report(map(json.loads, lines), status), output
+    return _parse_report(map(json.loads, lines), status)._replace(output=output)
 
 
-def _parse_report(lines, status):
-    "Return (findings, number of launches, error) from the lines of a report"
+def _parse_report(lines, status) -> Run:
+    "Return the result of the run that wrote the lines of a report"
     findings: list[Finding] = []
-    last: dict[str, Any] = dict(launches=0, error=f'the program ended early: exit status {status}')
+    last: dict[str, Any] = dict(launches=0, error=f'the program ended early: exit status {status}', interrupted=None)
     for line in lines:
         if 'finding' in line:
             findings.append(Finding.from_dict(line['finding']))
         else:
             last = line
-    return findings, last['launches'], last['error']
+    return Run(findings, last['launches'], last['error'], last['interrupted'])
 
 
 def check_file(
@@ -75,9 +96,10 @@ def check_file(
     schedules: list,  # of `Schedule`
     allowed=AllowedFindings(),  # the findings that are not reported
     seconds=60.0,  # time limit of the search for a simple schedule that shows a finding
+    deadline=math.inf,  # of the check, on the clock `time.monotonic`
 ) -> FileResult:
     "Check a file under one schedule after another, until one has a finding that stops a kernel"
-    with Workers() as workers:
+    with Workers(deadline) as workers:
         return _check_file(job, schedules, allowed, seconds, workers)
 
 
@@ -85,20 +107,17 @@ def _check_file(job, schedules, allowed, seconds, workers):
     result = FileResult(relative_path(job.file) or job.file)
     for schedule in schedules:
         job = replace(job, schedule=str(schedule))
-        findings, launches, error, output = _run_worker(job, workers)
-        last_findings = findings
-        while checks := checks_to_disable(last_findings, allowed, {*map(tuple, job.disabled_checks)}):
+        run = _run_worker(job, workers)
+        findings = [*run.findings]
+        while not run.interrupted and (checks := _checks_to_disable(run, allowed, job)):
             job = replace(job, disabled_checks=[*job.disabled_checks, *checks])
-            last_findings, launches, error, output = _run_worker(job, workers)
-            findings += last_findings
+            run = _run_worker(job, workers)
+            findings += run.findings
         result.schedules.append(str(schedule))
-        result.launches = result.launches or launches
+        result.launches = result.launches or run.launches
         _add_findings(result, findings, allowed)
-        if error and all(f in allowed for f in findings):
-            result.error, result.output = error, output
-        elif stopped := [f for f in last_findings if f.level == 'error' and f in allowed]:
-            result.error = f'stopped by {stopped[-1].kind}/{stopped[-1].code}, which is allowed: {stopped[-1].summary}'
-        if error or not launches or any(f.level == 'error' for f in result.findings):
+        _set_error(result, run, findings, allowed)
+        if run.error or run.interrupted or not run.launches or any(f.level == 'error' for f in result.findings):
             break
     if not result.launches and not result.findings and not result.error:
         result.error = 'no kernel was launched, so nothing was checked'
@@ -108,6 +127,23 @@ def _check_file(job, schedules, allowed, seconds, workers):
     if job.launch and result.findings:
         result.findings[0] = _minimize_launch(job, result.findings[0], workers)
     return result
+
+
+def _checks_to_disable(run, allowed, job):
+    "Return the checks without which a job must run again, because their allowed findings ended a run"
+    return checks_to_disable(run.findings, allowed, {*map(tuple, job.disabled_checks)})
+
+
+def _set_error(result, run, findings, allowed):
+    "Set why the program was not checked to its end, after a run with its findings, and those of earlier runs"
+    stopped = [f for f in run.findings if f.level == 'error' and f in allowed]
+    if run.interrupted:
+        result.is_time_limit, result.output = True, run.output
+        result.error = _TIME_LIMIT + run.interrupted
+    elif run.error and all(f in allowed for f in findings):
+        result.error, result.output = run.error, run.output
+    elif stopped:
+        result.error = f'stopped by {stopped[-1].kind}/{stopped[-1].code}, which is allowed: {stopped[-1].summary}'
 
 
 def _add_findings(result, findings, allowed):
@@ -125,7 +161,7 @@ def _minimize_swaps(job, finding, seconds, workers):
     def reproduces(schedule):
         if time.monotonic() > deadline:
             return False
-        findings = _run_worker(replace(job, schedule=str(schedule)), workers)[0]
+        findings = _run_worker(replace(job, schedule=str(schedule)), workers).findings
         matching = [f for f in findings if _is_same_finding(f, finding)]
         reproductions.extend(matching)
         return bool(matching)
@@ -141,7 +177,7 @@ def _minimize_launch(job, finding, workers):
 
     def reproduces(smaller):
         smaller = {**job.sizes, **smaller}
-        findings = _run_worker(replace(job, sizes=smaller), workers)[0]
+        findings = _run_worker(replace(job, sizes=smaller), workers).findings
         matching = [f for f in findings if _is_same_finding(f, finding)]
         reproductions.extend(replace(f, launch=_format_sizes(smaller)) for f in matching)
         return bool(matching)
@@ -206,6 +242,7 @@ def _parser():
     p.add_argument('--baseline', metavar='FILE', help='do not report the known findings that this file lists')
     p.add_argument('--write-baseline', metavar='FILE', help='write all findings to this file, and do not report them')
     p.add_argument('--seconds', type=float, default=300.0, help='time limit per kernel; default: 300')
+    p.add_argument('--time-limit', type=float, default=math.inf, metavar='SECONDS', help='time limit of the check')
     g = p.add_argument_group('CUDA C')
     g.add_argument('-I', dest='include', metavar='FOLDER', action='append', default=[], help='header folder')
     g.add_argument('-D', dest='define', metavar='NAME[=VALUE]', action='append', default=[], help='a macro')
@@ -303,7 +340,8 @@ def main(argv=None) -> int:  # exit status: 0 without findings, 1 with findings,
     entries = _read_entries(parser, options)
     allowed = AllowedFindings(options.allow, entries, all_findings=bool(options.write_baseline))
     _prepare_emulator(options.files)
-    results = [check_file(_job(file, options, args), schedules, allowed) for file in options.files]
+    limits = dict(deadline=time.monotonic() + options.time_limit)
+    results = [check_file(_job(file, options, args), schedules, allowed, **limits) for file in options.files]
     if report := FORMATS[options.format](results):
         print(report)
     for result in (r for r in results if r.error):

@@ -10,6 +10,7 @@ import json
 import sys
 import tempfile
 import threading
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
@@ -77,7 +78,8 @@ TOOLS = {  # name -> (function of `run_confined` and the arguments, description,
     'check': (
         _check,
         'Run a program or a kernel on the CPU with every check, and report findings as JSON: kind, code, line, thread, '
-        'hint. Exit status 0: no findings; 1: findings; 2: the program could not be checked.',
+        'hint. Exit status 0: no findings; 1: findings; 2: the program could not be checked. At the time limit it '
+        'reports the findings so far, and the kernel and line that was interrupted.',
         _schema(
             'source language',
             source=_SOURCE,
@@ -181,14 +183,22 @@ def _prepare_once(report):
 
 
 def _status_text(name, result):
-    if result.status is not None:
+    if result.status is not None and not _has_reached_limit(name, result.out):
         return f'exit status {result.status}'
+    ended = f'timed out after {result.seconds} s' if result.status is None else f'exit status {result.status}'
     if name == 'judge':
-        return f'timed out after {result.seconds} s'
+        return ended
     return (
-        f'timed out after {result.seconds} s: use smaller arrays or fewer schedules, or start the server with a longer '
-        f'limit: gridstride mcp --seconds {5 * result.seconds}'
+        f'{ended}; time limit {result.seconds} s: use smaller arrays or fewer schedules, or start the server with a '
+        f'longer limit: gridstride mcp --seconds {5 * result.seconds}'
     )
+
+
+def _has_reached_limit(name, out):
+    "Return whether the report of `check` has a file that was not checked to its end because of the time limit"
+    with suppress(ValueError, LookupError, TypeError):
+        return name == 'check' and any(file['status'] == 'time limit' for file in json.loads(out)['files'])
+    return False
 
 
 def _initialize(params):

@@ -23,6 +23,7 @@ from .command_line import module_command
 __all__ = ['Result', 'prepare_cache', 'run_confined', 'run_in_folder', 'main']
 
 SECONDS = 120  # the default time limit of a command
+_GRACE_SECONDS = 15  # after the time limit: until then, `check` must have reported what it found
 _PREPARATION_SECONDS = 900
 _PROGRESS_SECONDS = 2  # between two reports
 _ISOLATION = 'isolation.json'  # the file in which the child lists its protections
@@ -49,12 +50,17 @@ def main(argv) -> int:  # exit status of the command
     from ..judge import isolation
 
     folder = os.getcwd()
-    isolation.limit_resources(int(argv[0]))
+    isolation.limit_resources((int(argv[0]) + _GRACE_SECONDS) * (os.cpu_count() or 1))  # CPU time of all threads
     protections = isolation.confine(folder, cache_dir(), False)
     Path(_ISOLATION).write_text(json.dumps(protections))
     os.environ.update(TMPDIR=folder, HOME=folder)
     tempfile.tempdir = None
-    return import_module(_COMMANDS[argv[1]]).main(argv[2:])
+    return import_module(_COMMANDS[argv[1]]).main([*argv[2:], *_limit_options(argv[1], argv[0])])
+
+
+def _limit_options(command, seconds):
+    "Return the options that make a command end at the time limit by itself, and report what it has found"
+    return ['--time-limit', seconds] if command == 'check' else []
 
 
 def run_in_folder(command, folder, seconds, **variables) -> Result:
@@ -81,9 +87,11 @@ def run_confined(
         for name, text in files.items():
             (Path(folder) / name).write_text(text, encoding='utf-8')
         command = module_command('sandbox', str(seconds), *argv)
-        result = run_in_folder(command, folder, seconds, GRIDSTRIDE_CACHE=str(_confined_cache()))
+        grace = _GRACE_SECONDS if _limit_options(argv[0], seconds) else 0
+        result = run_in_folder(command, folder, seconds + grace, GRIDSTRIDE_CACHE=str(_confined_cache()))
         report = Path(folder) / _ISOLATION
-        return result._replace(isolation=tuple(json.loads(report.read_text())) if report.exists() else ())
+        isolation = tuple(json.loads(report.read_text())) if report.exists() else ()
+        return result._replace(isolation=isolation, seconds=seconds)
 
 
 def _confined_cache():

@@ -3,14 +3,16 @@
     worker.main(['{"file": "a.py", "report": "found.jsonl", ...}'])
 
 Each finding is written immediately, so that none is lost if the program crashes or ends the process. The last line is
-the status: the number of launches, the error that ended the program (unless it is a finding), and the modules that the
-server should import before later jobs."""
+the status: the number of launches, the error that ended the program (unless it is a finding), what the time limit
+interrupted, and the modules that the server should import before later jobs."""
 
 import json
 import os
 import re
 import runpy
+import signal
 import sys
+import threading
 import traceback
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field
@@ -18,12 +20,14 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from .finding import relative_path
 from .recorder import Recorder
 from .schedules import parse_schedule
 
 __all__ = ['Job', 'main']
 
 _PACKAGE = str(Path(__file__).parents[1]) + os.sep
+_GRACE_SECONDS = 5  # after the time limit: until then the interrupted program must have ended
 _LARGE_MODULES = 'numpy', 'torch', 'torch.utils.cpp_extension', 'numba'
 _STANDARD_LIBRARY = os.path.dirname(os.__file__) + os.sep
 
@@ -37,6 +41,7 @@ class Job:
     args: list = field(default_factory=list)  # of the program
     schedule: str = 'forward'
     seconds: float = 300.0  # time limit of a kernel
+    time_limit: float | None = None  # of the program, in seconds
     include_folders: list = field(default_factory=list)  # of headers
     macros: list = field(default_factory=list)  # 'NAME' or 'NAME=VALUE'
     other_sources: list = field(default_factory=list)  # files of a CUDA program with several
@@ -57,6 +62,58 @@ class Job:
 
 class ProgramFailed(Exception):
     "The program ended with an error that is not a finding; the message describes it"
+
+
+class TimeLimit:
+    """Interrupts the program after some seconds, as Ctrl-C does, so that its kernel and line can be reported.
+
+    A program that does not end is then ended, after a call of `end`."""
+
+    def __init__(
+        self,
+        seconds,  # None: no limit
+        recorder,
+        end,  # a function without arguments
+    ):
+        self.seconds, self.recorder, self.end = seconds, recorder, end
+        self.is_reached = False
+        self.kernel = None  # the name of the kernel that was interrupted, if it is known
+        self._timer = None
+
+    def __enter__(self):
+        self._call_later(self.seconds, self._interrupt)
+        return self
+
+    def __exit__(self, *exception):
+        if self._timer:
+            self._timer.cancel()
+
+    def _call_later(self, seconds, function):
+        if seconds is not None:
+            self._timer = threading.Timer(seconds, function)
+            self._timer.daemon = True
+            self._timer.start()
+
+    def _interrupt(self):
+        self.is_reached = True
+        self.kernel = next((getattr(t.owner, '__name__', None) for t in self.recorder.active_targets[-1:]), None)
+        self._call_later(_GRACE_SECONDS, self._end_process)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    def _end_process(self):
+        self.end()
+        os._exit(1)
+
+    def interruption(self, error=None):
+        "Describe what was interrupted, by an exception that may be the `KeyboardInterrupt`; None if nothing was"
+        if not self.is_reached:
+            return None
+        if isinstance(error, KeyboardInterrupt) and str(error):  # the emulator's message, with the kernel's line
+            return ', '.join(map(str.strip, str(error).splitlines()))
+        frames = _program_frames(error) if error else []
+        subject = f'the kernel {self.kernel}' if self.kernel else 'the program'
+        where = f', {relative_path(frames[-1].filename)}, line {frames[-1].lineno}: {frames[-1].line}' if frames else ''
+        return f'{subject} was interrupted{where}'
 
 
 def _settings_of(job):
@@ -189,13 +246,20 @@ def main(argv=None) -> int:  # exit status
 
         recorder = Recorder(job.file, lambda finding: write(finding=finding.to_dict()), job.schedule)
         recorder.disabled_checks = {*map(tuple, job.disabled_checks)}
-        error = None
+
+        def write_status(error=None, description=None):
+            status = dict(launches=recorder.num_launches, error=description, interrupted=limit.interruption(error))
+            write(**status, imported=_imported_modules())
+
+        limit = TimeLimit(job.time_limit, recorder, write_status)
+        error = description = None
         with recorder.recording():
             try:
-                _run(job)
+                with limit:
+                    _run(job)
             except BaseException as e:
-                error = _describe_error(e, recorder)
-        write(launches=recorder.num_launches, error=error, imported=_imported_modules())
+                error, description = e, _describe_error(e, recorder)
+        write_status(error, description)
     return 0
 
 

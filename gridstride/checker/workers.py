@@ -7,12 +7,15 @@ which imports the large modules that an earlier job imported: torch, and modules
 imports the program itself, so each job runs it from the start."""
 
 import json
+import math
 import os
 import signal
 import socket
 import subprocess
 import sys
+import time
 from contextlib import suppress
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 
@@ -26,10 +29,19 @@ _ENVIRONMENT = dict(GRIDSTRIDE_BACKEND='sim')
 
 
 class Workers:
-    "Runs jobs one after another, each in a separate process"
+    "Runs jobs one after another, each in a separate process; at the deadline, it interrupts the last one"
 
-    def __init__(self):
+    def __init__(
+        self,
+        deadline=math.inf,  # on the clock `time.monotonic`
+    ):
+        self._deadline = deadline
         self._server = None
+
+    @property
+    def seconds_left(self):
+        "The seconds until the deadline"
+        return self._deadline - time.monotonic()
 
     def __enter__(self):
         return self
@@ -45,6 +57,8 @@ class Workers:
         output_path,  # of the file for the output of the program
     ) -> tuple:  # (exit status, output of the program)
         "Run a job to its end; a negative status is a signal, as in `subprocess`"
+        if self._deadline < math.inf:
+            job = replace(job, time_limit=self.seconds_left)
         run = self._run_fork if sys.platform == 'linux' else _run_process
         status = run(job, output_path)
         return status, Path(output_path).read_text(encoding='utf-8', errors='replace')
