@@ -108,7 +108,7 @@ def measure(side, kind, n, repeat):
         if compiles:
             from gridstride.cpp import emulator
             import gridstride.translate.engine  # noqa: F401, so that its import is not timed
-            emulator.device()               # compiles the runtime, once for all kernels
+            emulator.load_runtime()         # compiles the runtime, once for all kernels
         def run():
             with sim.options(checks='none' if side.endswith('unchecked') else 'all',
                              engine='c' if compiles else 'lanes'):

@@ -22,7 +22,7 @@ OWN = {'launch_failed': 'launch', 'assertion': 'assert'}
 @pytest.fixture(scope='module')
 def codes():
     "{code: kind} of the compiled runtime"
-    lib = emulator.device()
+    lib = emulator.load_runtime()
     lib.gridstride_codes.restype = ctypes.c_char_p
     rows = [row.split() for row in lib.gridstride_codes().decode().splitlines()]
     assert len(rows) == len({code for _, code in rows}), 'a code stands for one thing'
@@ -110,13 +110,13 @@ def test_fields_are_read_with_the_phrases_that_they_belong_to():
                        index=(1, 2), type='float [4]')
 
 
-def test_the_structures_are_those_of_the_compiled_runtime(): finding.check_abi(emulator.device())
+def test_the_structures_are_those_of_the_compiled_runtime(): finding.check_abi(emulator.load_runtime())
 
 
 def test_another_version_of_the_runtime_is_refused(monkeypatch):
     monkeypatch.setattr(finding, 'ABI_CHECKSUM', finding.ABI_CHECKSUM+1)
     with pytest.raises(finding.AbiMismatch, match=rf'version .*\b{finding.ABI_CHECKSUM-1} .* {finding.ABI_CHECKSUM} '):
-        finding.check_abi(emulator.device())
+        finding.check_abi(emulator.load_runtime())
 
 
 def test_each_change_of_the_interface_is_another_version(tmp_path, monkeypatch):
@@ -143,7 +143,7 @@ def test_kinds_have_the_order_of_the_enumeration():
 def test_another_size_of_a_structure_is_refused(monkeypatch):
     class Longer(ctypes.Structure): _fields_ = [('all', finding.CField), ('more', ctypes.c_int)]
     monkeypatch.setattr(finding, 'CField', Longer)
-    with pytest.raises(finding.AbiMismatch, match=r'field: \d+'): finding.check_abi(emulator.device())
+    with pytest.raises(finding.AbiMismatch, match=r'field: \d+'): finding.check_abi(emulator.load_runtime())
 
 
 def test_the_readme_s_finding_is_the_one_it_shows():

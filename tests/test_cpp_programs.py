@@ -79,7 +79,7 @@ def start(path, checks=CHECKS):
     "Run a program of `tests/cuda`; what its `main` returned"
     at = sorted(path.parent.glob('*.cu')).index(path)
     nm,built = compiled(path.parent.name, at - at%TOGETHER, bool(checks))
-    emulator.device()
+    emulator.load_runtime()
     with tempfile.TemporaryDirectory() as folder:      # a copy, so that its variables are new
         shutil.copy(built.folder/f'{nm}.so', folder)
         return getattr(Programs(built._replace(folder=Path(folder)), nm, checks, path), f'run_{name(path)}')()

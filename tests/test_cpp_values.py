@@ -543,7 +543,7 @@ class Emulated(Library):
 
 @pytest.fixture(scope='session')
 def emu():
-    emulator.device()     # a process has one runtime: a second one would take the findings of all other tests
+    emulator.load_runtime()     # a process has one runtime: a second one would take the findings of all other tests
     emulator.prepare(True)
     src = '#include "emulator.h"\n' + to_cpp(KERNELS) + '\n#include <gridstride/tensor.h>\n' + KERNEL_EXPORTS
     flags = '-fsanitize=thread', '-Wno-tsan', f"-I{HERE/'include'/'cuda'}"

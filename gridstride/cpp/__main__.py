@@ -99,7 +99,7 @@ def _describe_leaks(sources):
     "Yield a line of text per allocation that the program did not free; `sources` are its texts"
     lines_of_files = [text.splitlines() for text in sources]
     leak, num_leaks = _Leak(), 0
-    read_leak = emulator.device().gridstride_get_leak
+    read_leak = emulator.load_runtime().gridstride_get_leak
     read_leak.restype = ctypes.c_bool
     while read_leak(num_leaks, ctypes.byref(leak)):
         num_leaks += 1

@@ -220,7 +220,7 @@ def _transform(request):
 
 
 @lru_cache
-def device():
+def load_runtime():
     "Load the runtime, cached; modules that are loaded later are linked to it"
     # Idle OpenMP threads must sleep, because threads that spin between launches would slow down other programs.
     with _environment('OMP_WAIT_POLICY', os.environ.get('OMP_WAIT_POLICY', 'passive')):
@@ -245,7 +245,7 @@ class _ExecutedBlock(ctypes.Structure):
 def take_executed_blocks() -> dict:  # path of a library -> offsets of the return addresses of the blocks' calls
     "Return the basic blocks executed since the last call, of modules that were compiled in `build.tracing_blocks`"
     blocks, offsets_of_library = (_ExecutedBlock * 4096)(), {}
-    while num_taken := device().gridstride_take_executed_blocks(blocks, len(blocks)):
+    while num_taken := load_runtime().gridstride_take_executed_blocks(blocks, len(blocks)):
         if num_taken < 0:
             raise NotEmulated('coverage supports at most 250,000 basic blocks per kernel')
         for block in blocks[:num_taken]:
@@ -267,7 +267,7 @@ def take_branches() -> dict:  # (file, line) -> [taken, not taken, divergent]
     A divergent warp counts as both, a branch in a loop once per iteration. Only modules that were compiled in
     `build.tracing_blocks` are counted."""
     rows = ctypes.POINTER(_BranchCounts)()
-    num_rows = device().gridstride_take_branches(ctypes.byref(rows))
+    num_rows = load_runtime().gridstride_take_branches(ctypes.byref(rows))
     return {(os.fsdecode(row.file), row.line): [row.taken, row.not_taken, row.divergent] for row in rows[:num_rows]}
 
 
@@ -301,8 +301,8 @@ def prepare(
     seconds = seconds or current_limits['seconds']
     seed, threads = current_settings['seed'], current_limits['threads']
     c_options = COptions(mask, order, seed, threads, seconds, memory, num_devices())
-    device().gridstride_set_options(ctypes.byref(c_options))
-    device().gridstride_limit_swaps(current_settings['swaps'])
+    load_runtime().gridstride_set_options(ctypes.byref(c_options))
+    load_runtime().gridstride_limit_swaps(current_settings['swaps'])
 
 
 def array_at(line, column):
@@ -383,7 +383,7 @@ def try_to_load(
 ):
     "Load a module in a child process first, and raise its finding, if any: a crash in this process would end Python"
     child = ctypes.c_int(-1)
-    pipe = device().gridstride_load_in_child(os.fsencode(path), ctypes.byref(child))
+    pipe = load_runtime().gridstride_load_in_child(os.fsencode(path), ctypes.byref(child))
     if pipe < 0:
         return
     report = b''
@@ -421,7 +421,7 @@ def _reap_child(process, is_late):
 
 def last_finding() -> RuntimeFinding:
     "Return the finding that stopped the last call"
-    return RuntimeFinding(device().gridstride_finding().contents)
+    return RuntimeFinding(load_runtime().gridstride_finding().contents)
 
 
 def last_exception(

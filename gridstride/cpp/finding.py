@@ -20,7 +20,7 @@ from ..diagnostics.formatting import Phrase, text_of
 ABI_CHECKSUM = abi_checksum()  # of the headers that this module was written for
 KINDS = ('nothing', 'memcheck', 'racecheck', 'initcheck', 'synccheck', 'fencecheck', 'launch', 'assert')
 KINDS += ('crash', 'timeout', 'interrupted', 'warning', 'phrase')  # in the order of the C++ enumeration
-_FAR_APART = 2**26  # elements; arrays of a small program are rarely at such a distance
+_FAR_APART_ELEMENTS = 2**26  # arrays of a small program are rarely at such a distance
 _NUMBER, _TEXT, _LIST, _PHRASE = range(4)
 
 
@@ -224,7 +224,7 @@ class RuntimeFinding:
     def _may_be_coincidence(self, candidates):
         "Return whether the address of an overflowed index may be near another array by chance"
         return self.code in ('outside', 'before', 'freed') and all(
-            abs(index) >= _FAR_APART for _, index, _ in candidates
+            abs(index) >= _FAR_APART_ELEMENTS for _, index, _ in candidates
         )
 
     def order_race(self, line_of):

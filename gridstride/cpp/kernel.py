@@ -294,7 +294,7 @@ def _compile_for_emulator(src, requests, checks):
     file = _module_name(requests)
     options = dict(original=src, extensions=('std', 'lambda'), suffix=f'\n{exports}\n')
     build_result = emulate(strip_line_directives(src), file, bool(checks), **options)
-    emulator.device()
+    emulator.load_runtime()
     module = EmulatorModule(build_result, file, {}, checks, src)
 
     def run(name, args, grid, block, stream, shared, cluster=_NO_CLUSTER, large_clusters=False):

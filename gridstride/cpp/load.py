@@ -60,7 +60,7 @@ def _lock_for_loading():
     "Unload modules without references, then lock the device in the `with` block, which loads a module"
     open_libraries.collect_garbage()
     with device_lock:
-        open_libraries.unload(emulator.device().gridstride_unload)
+        open_libraries.unload(emulator.load_runtime().gridstride_unload)
         yield
 
 
@@ -168,7 +168,7 @@ def load_cuda(
     build_result = emulate(source.text, source.name, bool(checks), flags, **options)
     if verbose:
         _print_commands(build_result, source.name)
-    emulator.device()
+    emulator.load_runtime()
     return EmulatorModule(build_result, source.name, source.declarations, checks, source.arguments[0])
 
 

@@ -19,11 +19,11 @@ from .toolchain.runtime_library import abi_checksum
 from ..diagnostics.settings import checks_to_compile
 
 _SOURCES = '.cu', '.cpp', '.cc', '.cxx', '.c', '.C'
-_OBJECT = 'gridstride object 1\n'
-_VERSION = 'nvcc: the emulator of gridstride\nCuda compilation tools, release 13.0, V13.0.0'
+_OBJECT_HEADER = 'gridstride object 1\n'
+_VERSION_TEXT = 'nvcc: the emulator of gridstride\nCuda compilation tools, release 13.0, V13.0.0'
 
 # flags whose value is the next argument, unless it follows `=` or, for one letter, the flag itself
-_WITH_VALUE = frozenset(
+_FLAGS_WITH_VALUE = frozenset(
     '-o -I -D -U -L -l -x -t -O -isystem -include -std --std -arch --gpu-architecture -code --gpu-code -gencode '
     '--generate-code -Xcompiler --compiler-options -Xptxas --ptxas-options -Xlinker --linker-options -Xcudafe -Xnvlink '
     '-ccbin --compiler-bindir -maxrregcount --maxrregcount -rdc --relocatable-device-code -MF -MT -MQ -cudart --cudart '
@@ -69,9 +69,9 @@ def _split_flags(argv):
         name, equals, value = argument.partition('=')
         if not argument.startswith('-'):
             yield '', argument
-        elif name in _WITH_VALUE and len(name) > 2:
+        elif name in _FLAGS_WITH_VALUE and len(name) > 2:
             yield _LONG_NAMES.get(name, name), value if equals else next(arguments, '')
-        elif argument[:2] in _WITH_VALUE and argument[:2] != '-t':
+        elif argument[:2] in _FLAGS_WITH_VALUE and argument[:2] != '-t':
             yield argument[:2], argument[2:].removeprefix('=') or next(arguments, '')
         else:
             yield _LONG_NAMES.get(argument, argument), ''
@@ -139,7 +139,7 @@ def _read_object(path):
     "Return the sources of an object file; raises `ValueError` for one that another compiler wrote"
     try:
         magic, _, data = Path(path).read_text(encoding='utf-8').partition('\n')
-        if f'{magic}\n' == _OBJECT:
+        if f'{magic}\n' == _OBJECT_HEADER:
             return json.loads(data)
     except OSError as error:
         raise ValueError(f'{path}: {error.strerror}') from None
@@ -181,7 +181,7 @@ def compile_sources(
     return build_result, name, checks
 
 
-_RUN = """import sys
+_RUN_SCRIPT = """import sys
 from gridstride.cpp.nvcc import run_executable
 sys.exit(run_executable(sys.argv))
 """
@@ -199,7 +199,7 @@ def write_executable(path, build_result, name, checks):
     with open(path, 'wb') as file:
         file.write(f'#!{sys.executable}\n'.encode())
         with zipfile.ZipFile(file, 'w', zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
-            archive.writestr('__main__.py', _RUN)
+            archive.writestr('__main__.py', _RUN_SCRIPT)
             archive.writestr('program.json', json.dumps(dict(name=name, checks=checks, machine=_machine())))
             for p in sorted(p for p in build_result.folder.rglob('*') if p.is_file() and p.suffix != '.o'):
                 archive.write(p, f'build/{p.relative_to(build_result.folder).as_posix()}')
@@ -273,7 +273,8 @@ def _build(request):
         raise ValueError('-o with -c allows only one source file')
     for path, source in zip(request.files, sources):
         compile_sources([source])
-        Path(request.output or f'{Path(path).stem}.o').write_text(_OBJECT + json.dumps([source]), encoding='utf-8')
+        text = _OBJECT_HEADER + json.dumps([source])
+        Path(request.output or f'{Path(path).stem}.o').write_text(text, encoding='utf-8')
     return 0
 
 
@@ -286,7 +287,7 @@ def main(argv=None) -> int:  # exit status
         print(__doc__)
         return 0 if argv else 2
     if {'-V', '--version'} & {*argv}:
-        print(_VERSION)
+        print(_VERSION_TEXT)
         return 0
     request = parse(argv)
     if request.ignored:

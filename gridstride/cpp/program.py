@@ -107,7 +107,7 @@ def run_compiled(
     # Runs a copy: a library at a new path is loaded separately, so its variables are initialized again.
     with tempfile.TemporaryDirectory() as copy:
         shutil.copytree(build_result.folder, copy, dirs_exist_ok=True)
-        emulator.device().gridstride_set_module_folder(os.fsencode(copy))
+        emulator.load_runtime().gridstride_set_module_folder(os.fsencode(copy))
         try:
             module = EmulatorModule(build_result._replace(folder=Path(copy)), name, {}, checks)
             return module.gs_run(''.join(f'{arg}\0' for arg in argv), len(argv))

@@ -33,12 +33,12 @@ def run_ranks(
     try:
         return _wait_for_ranks(ranks)
     finally:
-        _end(ranks)
+        _terminate(ranks)
 
 
 def _job_variable():
     "Return {'GRIDSTRIDE_JOB': ID of a new board}; empty on systems whose processes share no memory"
-    create = emulator.device().gridstride_create_job
+    create = emulator.load_runtime().gridstride_create_job
     create.restype = ctypes.c_char_p
     job = create()
     return {'GRIDSTRIDE_JOB': job.decode()} if job else {}
@@ -62,7 +62,7 @@ def _exit_status(returncode):
     return returncode if returncode >= 0 else 128 - returncode
 
 
-def _end(ranks):
+def _terminate(ranks):
     "End the ranks that still run: first with SIGTERM, then with SIGKILL"
     for send in (subprocess.Popen.terminate, subprocess.Popen.kill):
         for rank in ranks:

@@ -71,7 +71,7 @@ class Devices:
                 return
             files = {name: text for sources in deferred.sources for name, text in sources().items()}
             emulator.prepare(deferred.checks, sources=lambda: files)
-            succeeded = emulator.device().gridstride_run_queue()
+            succeeded = emulator.load_runtime().gridstride_run_queue()
             deferred.sources.clear()
             deferred.arguments.clear()
             if not succeeded:
@@ -81,7 +81,7 @@ class Devices:
 
 @contextmanager
 def _chosen_device(rank):
-    runtime = emulator.device()
+    runtime = emulator.load_runtime()
     previous = runtime.gridstride_chosen_device()
     runtime.gridstride_choose_device(rank)
     try:
@@ -92,7 +92,7 @@ def _chosen_device(rank):
 
 def _function(name, result, *arguments):
     "Return a function of the runtime, with its result and argument types as ctypes"
-    f = getattr(emulator.device(), f'gridstride_{name}')
+    f = getattr(emulator.load_runtime(), f'gridstride_{name}')
     f.restype, f.argtypes = result, arguments
     return f
 
@@ -136,7 +136,7 @@ def devices(
 def _deferred_launches():
     "Keep launches in the queue at the end of a call, in the `with` block"
     emulator.prepare((), sources=dict)
-    runtime = emulator.device()
+    runtime = emulator.load_runtime()
     runtime.gridstride_run_queue.restype = ctypes.c_bool
     runtime.gridstride_defer_queue(True)
     try:

@@ -234,7 +234,7 @@ class CompiledTranslations:
             sources, 'kernel', flags, _HEADERS, lambda log, command: CompileError(text, 'kernel.cu', log, command)
         )
         self.checks = checks
-        emulator.device()
+        emulator.load_runtime()
         self._library = open_emulated(str(self.build_result.folder / 'kernel.so'))
         self.dll = self._library.dll
 

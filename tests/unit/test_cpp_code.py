@@ -83,7 +83,7 @@ def test_a_condition_has_three_values(text, sure, likely):
 
 def test_brackets_know_their_mates():
     c = code('f(a[1], {b})')
-    assert (c.match[1], c.match[3], c.outer[4], c.outer[0]) == (10, 5, 3, -1)
+    assert (c.match[1], c.match[3], c.parent[4], c.parent[0]) == (10, 5, 3, -1)
     code('#if A\nf(x,\n#else\nf(y,\n#endif\nz);')
 
 

@@ -25,7 +25,8 @@ def test_headers_are_found_through_each_other(tmp_path):
           sub__b_h='#include "c.h"\n#include "../d.h"\n#include "a.h"', sub__c_h='// c', d_h='/* never closed')
     headers = read_headers('// #include "no.h"\n#if 0\n#include "e.h"\n#endif\n#include "a.h"\n'
                            '#include "missing.h"', tmp_path)
-    assert set(headers.own) == {'a.h', 'sub/b.h', 'sub/c.h', 'd.h'} and not headers.others and not headers.moved
+    assert set(headers.own_texts) == {'a.h', 'sub/b.h', 'sub/c.h', 'd.h'}
+    assert not headers.other_texts and not headers.redirected_paths
 
 
 @pytest.mark.parametrize('include', [[], ['shared'], ['.']])
@@ -34,11 +35,11 @@ def test_headers_in_a_folder_above_are_found(tmp_path, include):
     write(tmp_path, program__x='', shared__a_h='#include "../more/b.h"', more__b_h='int b;')
     src = '#include "../shared/a.h"  // a.h\n'
     headers = read_headers(src, tmp_path/'program', [tmp_path/folder for folder in include])
-    name = next(name for name in headers.own if name.endswith('a.h'))
-    assert headers.own[name] == '#include "../more/b.h"' and 'int b;' in headers.own.values()
+    name = next(name for name in headers.own_texts if name.endswith('a.h'))
+    assert headers.own_texts[name] == '#include "../more/b.h"' and 'int b;' in headers.own_texts.values()
     assert headers.redirect(src) == f'#include "{name}"  // a.h\n'
-    redirected = headers.redirect(headers.own[name], name)
-    assert re.fullmatch('#include "(.*)"', redirected)[1] in (*headers.own, '../more/b.h')
+    redirected = headers.redirect(headers.own_texts[name], name)
+    assert re.fullmatch('#include "(.*)"', redirected)[1] in (*headers.own_texts, '../more/b.h')
 
 
 def test_headers_of_an_inactive_branch_are_not_read(tmp_path):
@@ -48,7 +49,7 @@ def test_headers_of_an_inactive_branch_are_not_read(tmp_path):
            '#if GIVEN\n#include "given.h"\n#endif\n#ifdef OTHER\n#include "ended.h"\n#endif\n'
            '#if __CUDA_ARCH__ >= 900\n#include "arch.h"\n#endif\n#ifdef USE_NCCL\n#include <nccl.h>\n#endif\n')
     for defines, more in (((), set()), (('GIVEN=1', 'OTHER'), {'given.h'})):
-        assert {*headers_of([src], tmp_path, defines=defines).own} == {'config.h', 'new.h', 'arch.h'} | more
+        assert {*headers_of([src], tmp_path, defines=defines).own_texts} == {'config.h', 'new.h', 'arch.h'} | more
 
 
 @pytest.mark.slow
@@ -64,7 +65,7 @@ def test_headers_that_the_environment_names(tmp_path, monkeypatch):
     write(tmp_path, there__e_h='int e;')
     monkeypatch.setenv('CPATH', str(tmp_path/'there'))
     for name in '<e.h>', '"e.h"', f'"{tmp_path}/there/e.h"':
-        assert [*read_headers(f'#include {name}', tmp_path/'here').others.values()] == ['int e;']
+        assert [*read_headers(f'#include {name}', tmp_path/'here').other_texts.values()] == ['int e;']
 
 
 def test_a_changed_header_is_compiled_again(tmp_path, monkeypatch):

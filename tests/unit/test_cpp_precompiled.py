@@ -28,7 +28,7 @@ def tiny():
 @pytest.fixture(scope='module')
 def folder(tmp_path_factory):
     "A cache of our own, with headers in it"
-    emulator.device()  # made elsewhere, else headers come after it; it brings C++'s libraries
+    emulator.load_runtime()  # made elsewhere, else headers come after it; it brings C++'s libraries
     with pytest.MonkeyPatch.context() as m:
         m.setenv('GRIDSTRIDE_CACHE', str(tmp_path_factory.mktemp('cache')))
         tiny()
@@ -140,7 +140,7 @@ def test_only_the_latest_are_kept(tmp_path, monkeypatch):
 def test_the_first_use_prints_a_notice(tmp_path, monkeypatch, capsys):
     monkeypatch.delenv('GRIDSTRIDE_QUIET')
     monkeypatch.setenv('GRIDSTRIDE_CACHE', str(tmp_path))
-    monkeypatch.setattr(cache, 'SLOW', 1000)
+    monkeypatch.setattr(cache, 'SLOW_SECONDS', 1000)
     tiny()
     tiny()
     said = capsys.readouterr().err
@@ -171,6 +171,6 @@ def test_the_first_compilation_waits_for_no_headers(folder, commands, monkeypatc
 
 def test_the_first_compilation_leaves_the_telling_to_what_takes_long(tmp_path, monkeypatch, capsys):
     monkeypatch.delenv('GRIDSTRIDE_QUIET')
-    monkeypatch.setattr(cache, 'SLOW', 0)
+    monkeypatch.setattr(cache, 'SLOW_SECONDS', 0)
     run = headers.make_runner(None, [], (), 'compiling a.cu')
     assert run(['sleep', '.3'], None) == (0, '') and capsys.readouterr().err == ''

@@ -42,7 +42,7 @@ _PADDING = [''] * 16  # added after the tokens: an index before the first or pas
 class Code(list):
     """The tokens of a source, or of the body of a macro (`macro`: the set of its parameters), and their brackets.
 
-    `match[i]` is the bracket that matches bracket `i`; `outer[i]` is the innermost bracket around token `i`, or -1.
+    `match[i]` is the bracket that matches bracket `i`; `parent[i]` is the innermost bracket around token `i`, or -1.
     `code[i]` is the text of token `i`, '' if `i` is out of range by up to 16; `texts` is the list of all. `aliases`
     maps the name of a macro to the specifiers that it expands to. If `strict`, raises `WrongSource` for a bracket
     without a match."""
@@ -214,11 +214,11 @@ class Code(list):
             elif self.strict:
                 raise self._unmatched_error(i, innermost)
         counts = map(sub, [*boundaries[1:], self._length + 1], boundaries)  # the last one is for index `len(self)`
-        self.outer = [*chain.from_iterable(map(repeat, [*bracket_around, innermost], counts))]
+        self.parent = [*chain.from_iterable(map(repeat, [*bracket_around, innermost], counts))]
         self._require_closed(innermost)
 
     def _match_branches(self, choose_branch):
-        self.match, self.outer = match, outer = {}, []
+        self.match, self.parent = match, parent = {}, []
         texts = [*self.texts, '']  # for -1, no bracket, and for the end
         directives = self.directives
         open_brackets = [-1]
@@ -226,7 +226,7 @@ class Code(list):
         conditional_groups = []
         num_assigned = 0
         for i in self._depth_changes():
-            outer += [innermost] * (i - num_assigned)
+            parent += [innermost] * (i - num_assigned)
             num_assigned = i
             if i in directives:
                 for directive in directives[i]:
@@ -236,7 +236,7 @@ class Code(list):
                 innermost = open_brackets[-1]
             if (text := texts[i]) in OPENING_BRACKETS:
                 open_brackets.append(i)
-                outer.append(innermost)
+                parent.append(innermost)
                 innermost = i
                 num_assigned = i + 1
             elif text in OPENING_OF:
@@ -247,7 +247,7 @@ class Code(list):
                     innermost = open_brackets[-1]
                 elif self.strict:
                     raise self._unmatched_error(i, innermost)
-        outer.append(innermost)  # for callers that access the index after the last token
+        parent.append(innermost)  # for callers that access the index after the last token
         self._require_closed(innermost)
 
     def _require_closed(self, innermost):
@@ -391,7 +391,7 @@ class Code(list):
 
     def is_evaluated(self, i):
         "Return whether token `i` is evaluated: it is not in an operand of `sizeof`, `decltype` or the like"
-        while (i := self.outer[i]) >= 0:
+        while (i := self.parent[i]) >= 0:
             if self[i - 1] in _UNEVALUATED_OPERATORS:
                 return False
         return True
@@ -426,7 +426,7 @@ class Code(list):
         openings = []
         while opening not in self.scope_kinds:
             openings.append(opening)
-            opening = self.outer[opening]
+            opening = self.parent[opening]
         kind = self.scope_kinds[opening]
         for opening in reversed(openings):
             kind = self.scope_kinds[opening] = (
@@ -449,13 +449,13 @@ class Code(list):
             return 'namespace'
         if _CLASS_KEYWORDS.isdisjoint(texts[start:opening]):
             return 'code'
-        same_level = (i for i in range(start, opening) if self.outer[i] == self.outer[opening])
+        same_level = (i for i in range(start, opening) if self.parent[i] == self.parent[opening])
         has_keyword = any(self[i] in _CLASS_KEYWORDS for i in same_level)
         return 'type' if has_keyword and self.find_parameter_list(start, opening) is None else 'code'
 
     def scope(self, i):
         "Return the kind of scope that token `i` is in: 'namespace', 'type' or 'code'"
-        opening = self.outer[i]
+        opening = self.parent[i]
         return self.scope_kinds.get(opening) or self.scope_kind(opening)
 
     def text(self, indices):
@@ -489,10 +489,10 @@ def is_balanced(code: Code) -> bool:
 
 
 class MacroCode(Code):
-    "The body of a macro; its brackets are matched when `match` or `outer` is first read, which is rare"
+    "The body of a macro; its brackets are matched when `match` or `parent` is first read, which is rare"
 
     def __getattr__(self, name):
-        if name not in ('match', 'outer'):
+        if name not in ('match', 'parent'):
             raise AttributeError(name)
         self._match_brackets()
         return self.__dict__[name]

@@ -81,11 +81,11 @@ def _read_declaration(code, i):
     "Return (index of the first token, index of the first declarator, specifiers) of a declaration"
     start = _declaration_start(code, i)
     first = skip_specifiers(code, start, len(code))
-    if code.outer[start:first].count(code.outer[start]) == first - start:
+    if code.parent[start:first].count(code.parent[start]) == first - start:
         specifiers = code.expanded_texts(start, first)
     else:
         specifiers = {
-            w for j in range(start, first) if code.outer[j] == code.outer[start] for w in code.expand_alias(j)
+            w for j in range(start, first) if code.parent[j] == code.parent[start] for w in code.expand_alias(j)
         }
     return start, first, specifiers
 
@@ -207,7 +207,7 @@ def _declarators(code, i):
         if not (name := declared_name(code, i, end)):
             return
         init = next(
-            (j for j in range(name[1], end) if code.texts[j] in _INITIALIZERS and code.outer[j] == code.outer[i]), end
+            (j for j in range(name[1], end) if code.texts[j] in _INITIALIZERS and code.parent[j] == code.parent[i]), end
         )
         yield Declarator(i, *name, init, end)
         if code[end] != ',':

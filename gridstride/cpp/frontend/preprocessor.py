@@ -43,13 +43,13 @@ class Macros:
         # name -> (whether it is defined, its body), each None if unknown
         self.definitions = {k: (True, v) for k, v in initial.items()}
 
-    def process(self, text: str, live):
-        "Process the preprocessor directive `text`, which is compiled if `live`"
+    def process(self, text: str, is_live):
+        "Process the preprocessor directive `text`, which is compiled if `is_live`"
         if match := DEFINE.match(text):
             body = text[match.end() :].strip() if match[2] is None else None
-            self.definitions[match[1]] = (True, body) if live else (self.look_up(match[1])[0] or None, None)
+            self.definitions[match[1]] = (True, body) if is_live else (self.look_up(match[1])[0] or None, None)
         elif match := _UNDEF.match(text):
-            self.definitions[match[1]] = (False, '0') if live else (None, None)
+            self.definitions[match[1]] = (False, '0') if is_live else (None, None)
         elif (header := read_include(text)) and header[0]:
             self.includes_local_headers = True  # which may define any name
 
@@ -186,35 +186,35 @@ class _Conditional:
 class PreprocessorState:
     """The open conditionals and the macro definitions at a line of the source; `assume_likely` as for `Macros`.
 
-    `branch_taken`: whether the innermost open conditional selects its current branch; `live`: whether this line is
+    `branch_taken`: whether the innermost open conditional selects its current branch; `is_live`: whether this line is
     compiled, which also depends on the enclosing conditionals."""
 
     def __init__(self, assume_likely=False):
         self.conditionals, self.macros = [], Macros(assume_likely)
-        self.branch_taken = self.live = True
+        self.branch_taken = self.is_live = True
 
     def process(self, text: str, keyword: str):
         "Advance past the preprocessor directive `text`, whose `directive_name` is `keyword`"
         if keyword.startswith('if'):
-            self.conditionals.append(_Conditional(self.live, self.condition(text, keyword)))
+            self.conditionals.append(_Conditional(self.is_live, self.condition(text, keyword)))
         elif keyword.startswith('el') and self.conditionals:
             self.conditionals[-1].next_branch(self.condition(text, keyword))
         elif keyword == 'endif' and self.conditionals:
             self.conditionals.pop()
         else:
-            if self.live is not False:
-                self.macros.process(text, self.live)
+            if self.is_live is not False:
+                self.macros.process(text, self.is_live)
             return
         self._enter_innermost()
 
     def _enter_innermost(self):
-        "Set `branch_taken` and `live` for the innermost open conditional"
+        "Set `branch_taken` and `is_live` for the innermost open conditional"
         if not self.conditionals:
-            self.branch_taken = self.live = True
+            self.branch_taken = self.is_live = True
             return
         enclosing_live, taken = self.conditionals[-1].enclosing_live, self.conditionals[-1].branch_taken
         self.branch_taken = taken
-        self.live = taken if enclosing_live is True or taken is False else enclosing_live
+        self.is_live = taken if enclosing_live is True or taken is False else enclosing_live
 
     def condition(self, text, keyword):
         "Return the condition of a preprocessor directive; True for `else`"
@@ -257,13 +257,13 @@ def live_lines(
     likely_state = PreprocessorState(assume_likely=True)
     state = likely_state if assume_likely else PreprocessorState()
     undecided = []  # per open `#if`: whether its compiled branch is unknown
-    is_live = state.live
+    is_live = state.is_live
     for line in lines:
         keyword, result = directive_name(line.text), None
         state.process(line.text, keyword)
         if not assume_likely:
             likely_state.process(line.text, keyword)
-        enclosing_live, is_live = is_live, state.live
+        enclosing_live, is_live = is_live, state.is_live
         if keyword.startswith('if'):
             undecided.append(enclosing_live is not False and state.branch_taken is None)
             if undecided[-1]:

@@ -69,7 +69,7 @@ _SCOPE_KEYWORDS = {'namespace', 'extern', *CLASS_KEYWORDS, 'enum'}
 
 def _heads_of(code):
     start = skip_end = 0  # the first token of a head, and the first one after a skipped bracket
-    texts, match, outer, scope_kinds = code.texts, code.match, code.outer, code.scope_kinds
+    texts, match, parent, scope_kinds = code.texts, code.match, code.parent, code.scope_kinds
     for i in code.find_any(_HEAD_DELIMITERS):
         if i < skip_end:
             continue
@@ -79,7 +79,7 @@ def _heads_of(code):
         elif text == '}' or is_opening and code.scope_kind(i) == 'namespace':
             start = i + 1
             continue
-        if (is_opening or text == ';') and (scope_kinds.get(outer[i]) or code.scope(i)) == 'namespace':
+        if (is_opening or text == ';') and (scope_kinds.get(parent[i]) or code.scope(i)) == 'namespace':
             yield Head(start, i, is_opening)
             start = skip_end = (match.get(i, i) if is_opening else i) + 1
         elif text != ';':
@@ -180,7 +180,7 @@ def _decay_to_pointer(array_suffix):
 def namespace_of(code: Code, i: int) -> str:
     "Return the namespaces around token `i`, as `a::b`"
     names = []
-    while (i := code.outer[i]) >= 0:
+    while (i := code.parent[i]) >= 0:
         j = i
         while code.is_word(j - 1) and code[j - 1] != 'namespace' or code[j - 1] == '::':
             j -= 1
@@ -264,10 +264,10 @@ def _specifiers_of(code):
     if _SPECIFIERS_OF_MACRO.isdisjoint(code.texts) and code.aliases.keys().isdisjoint(code.texts):
         return None
     specifiers = tuple(
-        text for i in range(len(code)) for text in code.expand_alias(i) if code.outer[i] == -1 and code.is_word(i)
+        text for i in range(len(code)) for text in code.expand_alias(i) if code.parent[i] == -1 and code.is_word(i)
     )
     has_only_names = all(
-        code.is_word(i) or code.is_string(i) or code.outer[i] >= 0 or code[i] in '()' for i in range(len(code))
+        code.is_word(i) or code.is_string(i) or code.parent[i] >= 0 or code[i] in '()' for i in range(len(code))
     )
     if has_only_names and set(specifiers) & _SPECIFIERS_OF_MACRO and set(specifiers) <= _SPECIFIERS_OF_ALIAS:
         return specifiers

@@ -240,7 +240,7 @@ def _members(code, opening):
 
 def _parameters_start(code, first, end):
     "Return the index of the `(` of the function that `first:end` declares; None if it is not a function"
-    opening = next((i for i in code.find_between('operator', first, end) if code.outer[i] == code.outer[first]), None)
+    opening = next((i for i in code.find_between('operator', first, end) if code.parent[i] == code.parent[first]), None)
     if opening is None:
         return code.find_parameter_list(first, end)
     i = opening + 3 if (code[opening + 1], code[opening + 2]) == ('(', ')') else opening + 1
@@ -451,7 +451,7 @@ def _is_constant(code, i):
     if not any(code.is_word(j) for j in range(i + 1, code.match.get(i + 1, i + 1))):
         return True
     enclosing = i
-    while (enclosing := code.outer[enclosing]) >= 0 and code[enclosing] != '{':
+    while (enclosing := code.parent[enclosing]) >= 0 and code[enclosing] != '{':
         if (
             code[enclosing] == '['
             and code.is_word(enclosing - 1)

@@ -55,8 +55,14 @@ class CompileWarning(UserWarning):
     "The source compiles, but one of its lines is probably a mistake"
 
 
-_NVCC = r'^(?P<file>[^\s(][^(\n]*)\((?P<line>\d+)\): (?:catastrophic )?{kind}(?: #[\w-]+)?: (?P<message>.*)'
-_GCC = r'^(?P<file>[^\s:][^:\n]*):(?P<line>\d+):(?:(?P<column>\d+):)? (?:fatal )?{kind}: (?P<message>.*)'
+_NVCC_DIAGNOSTIC = r'^(?P<file>[^\s(][^(\n]*)\((?P<line>\d+)\): (?:catastrophic )?{kind}(?: #[\w-]+)?: (?P<message>.*)'
+_GCC_DIAGNOSTIC = r'^(?P<file>[^\s:][^:\n]*):(?P<line>\d+):(?:(?P<column>\d+):)? (?:fatal )?{kind}: (?P<message>.*)'
+
+
+def _find_diagnostics(kind, log):
+    patterns = (pattern.format(kind=kind) for pattern in (_GCC_DIAGNOSTIC, _NVCC_DIAGNOSTIC))
+    return [match for pattern in patterns for match in re.finditer(pattern, log, re.M)]
+
 
 # the line that used the template or macro with the error: g++ prints it before the error, clang and nvcc after it
 _USE_BEFORE = r'^{name}:(\d+):(?:\d+:)?\s+required from here'
@@ -74,7 +80,7 @@ def read_log(
     other_files=(),  # names of the learner's other files
 ) -> list:  # of `Diagnostic`, at most one per location
     "Parse the errors, or warnings, in the learner's files or caused by them, from a log"
-    matches = [match for pattern in (_GCC, _NVCC) for match in re.finditer(pattern.format(kind=kind), log, re.M)]
+    matches = _find_diagnostics(kind, log)
     matches.sort(key=re.Match.start)
     ends = [0, *(match.end() for match in matches)]
     starts = [*(match.start() for match in matches), len(log)]
@@ -345,7 +351,7 @@ def _format_other_errors(log, name, max_errors=3):
     """Format the errors of a log that are in none of the learner's files, with file, line and text; omit warnings.
 
     If there are none, as in a linker's log, the result has the last lines of the log."""
-    matches = [m for pattern in (_GCC, _NVCC) for m in re.finditer(pattern.format(kind='error'), log, re.M)]
+    matches = _find_diagnostics('error', log)
     if not matches:
         return _format_last_lines(log, name)
     lines = [f'{name} does not compile:']

@@ -52,12 +52,12 @@ _CONSTEXPR = set(
     'min min_element minmax next numeric_limits prev size tie'.split()
 )
 _CONSTEXPR_TYPES = {'bitset', 'complex', 'optional', 'pair', 'reverse_iterator', 'string_view', 'tuple', 'variant'}
-_HOST_ONLY = 'std::{name} is host-only, but this code runs on the GPU{advice}'
-_HOST_FUNCTION = '{name} is a __host__ function, which device code cannot call{advice}'
+_HOST_ONLY_MESSAGE = 'std::{name} is host-only, but this code runs on the GPU{advice}'
+_HOST_FUNCTION_MESSAGE = '{name} is a __host__ function, which device code cannot call{advice}'
 _HOST_FUNCTION_WARNING = (
     '{name} is a __host__ function, and a GPU that runs this __host__ __device__ function cannot call it{advice}'
 )
-_ONLY_CONSTEXPR = (
+_ONLY_CONSTEXPR_MESSAGE = (
     '`constexpr` does not make std::{name} a device function{advice}; nvcc accepts it with --expt-relaxed-constexpr'
 )
 _ADVICE = {
@@ -96,12 +96,12 @@ def find_host_uses(
                 if not (is_host_function(code[i]) and is_unused_template(code, code.match[a])):
                     yield wrong_source(message, unit.file, code.line(i), unit)
         for i in _uses_of_parameter_types(code, a, b):
-            yield wrong_source(_format(_HOST_ONLY, code[i]), unit.file, code.line(i), unit)
+            yield wrong_source(_format(_HOST_ONLY_MESSAGE, code[i]), unit.file, code.line(i), unit)
         for i in [] if {'std', 'constexpr'} & {*extensions} else _uses_of_std_arrays(code, a, b):
-            yield wrong_source(_format(_ONLY_CONSTEXPR, 'array'), unit.file, code.line(i), unit)
+            yield wrong_source(_format(_ONLY_CONSTEXPR_MESSAGE, 'array'), unit.file, code.line(i), unit)
     for i in [] if 'lambda' in extensions else code.find_specifiers('__device__'):
         if code[i - 1] == ']' and code.scope(i) == 'code' and not any(a <= i < b for a, b in bodies):
-            yield wrong_source(_NEEDS_EXTENDED_LAMBDA, unit.file, code.line(i), unit)
+            yield wrong_source(_EXTENDED_LAMBDA_MESSAGE, unit.file, code.line(i), unit)
 
 
 def _lambdas(code, bodies):
@@ -170,7 +170,7 @@ def _format(template, name):
     "Format the message `template` about a name, with advice on what to write instead"
     advice = (
         _ADVICE.get(name, '')
-        if template is not _HOST_FUNCTION and template is not _HOST_FUNCTION_WARNING
+        if template is not _HOST_FUNCTION_MESSAGE and template is not _HOST_FUNCTION_WARNING
         else f': {alternative_to(name)}'
     )
     return template.format(name=name, advice=advice)
@@ -187,7 +187,7 @@ def _describe_use(code, i, own_names, extensions):
             if macro_body.is_word(j) and macro_body[j] != code[i] and _is_host_call(macro_body, j, own_names)
         )
         if (j := next(host_calls, None)) is not None:
-            return _format(_HOST_FUNCTION, macro_body[j])
+            return _format(_HOST_FUNCTION_MESSAGE, macro_body[j])
 
 
 def _uses_of_parameter_types(code, a, b):
@@ -210,7 +210,7 @@ def _uses_of_std_arrays(code, a, b):
     return [i for i in uses if code[i + 1] in ('[', '.') and code[i - 1] not in ('.', '->', '::')]
 
 
-_NEEDS_EXTENDED_LAMBDA = 'nvcc accepts a `__device__` lambda in host code only with --extended-lambda'
+_EXTENDED_LAMBDA_MESSAGE = 'nvcc accepts a `__device__` lambda in host code only with --extended-lambda'
 
 
 def _describe_rejection(code, i, own_names, extensions):
@@ -218,7 +218,7 @@ def _describe_rejection(code, i, own_names, extensions):
     name = code[i]
     is_std = code[i - 1] == '::' and code[i - 2] == 'std' and code[i - 3] != '::'
     if _is_host_call(code, i, own_names):
-        return _HOST_FUNCTION
+        return _HOST_FUNCTION_MESSAGE
     if not is_std:
         return
     next_token = (code.closing_angle(i + 1) or i) + 1 if code[i + 1] == '<' else i + 1
@@ -227,20 +227,20 @@ def _describe_rejection(code, i, own_names, extensions):
         or name in (_NOT_IN_NVRTC if 'std' in extensions else _FUNCTIONS)
         and code[next_token] == '('
     ):
-        return _HOST_ONLY
+        return _HOST_ONLY_MESSAGE
     if 'std' in extensions:
         return
     is_construction = (
         code[next_token] in ('(', '{') or code.is_word(next_token) and code[next_token + 1] in ('(', '{', ';')
     )
     if name in _CONSTEXPR_TYPES and is_construction and 'constexpr' not in extensions:
-        return _ONLY_CONSTEXPR
+        return _ONLY_CONSTEXPR_MESSAGE
     if (
         name in _CONSTEXPR
         and 'constexpr' not in extensions
         and code[next_token + 2 * (name == 'numeric_limits')] == '('
     ):
-        return _ONLY_CONSTEXPR
+        return _ONLY_CONSTEXPR_MESSAGE
 
 
 def _is_host_call(code, i, own_names):

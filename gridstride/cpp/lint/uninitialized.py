@@ -37,7 +37,7 @@ def is_set_by_call(code: Code, name: str, line: int, macros=()):
 
 def _is_passed_to_cuda(code, i, macros):
     "Return whether the variable at token `i` is passed by address to a CUDA function, or to one of `macros`"
-    opening, operator = code.outer[i], i - 1
+    opening, operator = code.parent[i], i - 1
     while code[operator] == '(':
         operator -= 1
     while opening >= 0 and code[opening] == '(':
@@ -45,7 +45,7 @@ def _is_passed_to_cuda(code, i, macros):
             return True
         if _CUDA_FUNCTION.fullmatch(code[opening - 1]):
             return code[operator] == '&'
-        opening = code.outer[opening]
+        opening = code.parent[opening]
     return False
 
 
@@ -80,8 +80,8 @@ def _refers_to(code, i, name):
 def _declaration(code, i, name):
     "Return the first token of this name in the function around token `i`, or in an enclosing scope"
     opening = i
-    while code.outer[opening] != -1 and code.scope_kind(code.outer[opening]) == 'code':
-        opening = code.outer[opening]
+    while code.parent[opening] != -1 and code.scope_kind(code.parent[opening]) == 'code':
+        opening = code.parent[opening]
     return next(k for k in code.find_between(name, opening, i + 1) if _refers_to(code, k, name))
 
 
@@ -96,7 +96,7 @@ def _conditions(code, i):
     conditions = set()
     while i != -1:
         start = _start_of_statement(code, i)
-        conditions |= {k for k in range(start, i) if code[k] in _SHORT_CIRCUIT and code.outer[k] == code.outer[i]}
+        conditions |= {k for k in range(start, i) if code[k] in _SHORT_CIRCUIT and code.parent[k] == code.parent[i]}
         while start < i and code[start] in (*_CONTROL_KEYWORDS, 'else', 'do'):
             end = start
             if code[start] in _CONTROL_KEYWORDS:
@@ -105,7 +105,7 @@ def _conditions(code, i):
                 break
             conditions.add(start)
             start = end + 1
-        i = code.outer[i]
+        i = code.parent[i]
     return conditions
 
 
@@ -122,21 +122,21 @@ def _declared_without_value(code, i):
         code[i] not in BUILTIN
         or code[i - 1] not in (';', '{', '}')
         or code.scope(i) != 'code'
-        or code[code.outer[i]] != '{'
+        or code[code.parent[i]] != '{'
     ):
         return
     while code[i] in BUILTIN:
         i += 1
     end = code.find_stop(i, (';',))
     for k in range(i, end):
-        if code.is_word(k) and code.outer[k] == code.outer[i] and code[k - 1] != '*' and code[k + 1] in (',', ';'):
+        if code.is_word(k) and code.parent[k] == code.parent[i] and code[k - 1] != '*' and code[k + 1] in (',', ';'):
             if k == i or code[k - 1] == ',':
                 yield k
 
 
 def _uninitialized_use(code, name):
     "Return the first use of the variable declared at token `name` that may be uninitialized; None if there is none"
-    body = code.outer[name]
+    body = code.parent[name]
     uses = [
         k
         for k in code.find_between(code[name], name + 1, code.match.get(body, len(code)))
@@ -146,7 +146,7 @@ def _uninitialized_use(code, name):
         not uses
         or code[uses[0] + 1] != '='
         or _start_of_statement(code, uses[0]) == uses[0]
-        and code.outer[uses[0]] == body
+        and code.parent[uses[0]] == body
     ):
         return None
     conditions = [*(_conditions(code, uses[0]) - _conditions(code, name))]
@@ -170,7 +170,7 @@ def _is_certainly_read(code, i, body):
     "Return whether token `i` is certainly read: not assigned, not passed to a function, not in inner braces of `body`"
     if code[i + 1] == '=' or code[i - 1] in ('&', '>>'):
         return False
-    while (opening := code.outer[i]) != body:
+    while (opening := code.parent[i]) != body:
         if (
             code[opening] == '{'
             or code[opening] == '('

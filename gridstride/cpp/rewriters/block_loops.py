@@ -98,31 +98,31 @@ class _Source:
         self.bodies = {}  # name -> the bodies of the functions of that name
         for head, paren in heads:
             self.bodies.setdefault(code[paren - 1], []).append((paren, range(head.end, code.match[head.end])))
-        self._plain = {}
+        self._runs_in_loop = {}
 
-    def function_needs_no_thread(self, name):
+    def can_function_run_in_loop(self, name):
         "Return whether a function needs neither a fiber nor an index"
-        if name not in self._plain:
-            self._plain[name] = False  # also if it is recursive
-            self._plain[name] = name in self.bodies and all(
-                not {_BARRIER, *INDICES} & {*self.code.texts[body.start : body.stop]} and self.needs_no_thread(body)
+        if name not in self._runs_in_loop:
+            self._runs_in_loop[name] = False  # also if it is recursive
+            self._runs_in_loop[name] = name in self.bodies and all(
+                not {_BARRIER, *INDICES} & {*self.code.texts[body.start : body.stop]} and self.can_run_in_loop(body)
                 for paren, body in self.bodies[name]
             )
-        return self._plain[name]
+        return self._runs_in_loop[name]
 
     def takes_references(self, name):
         "Return whether a function may change the variables that it is called with"
         return any('&' in self.code.texts[paren : body.start] for paren, body in self.bodies.get(name, ()))
 
-    def macro_needs_no_thread(self, name, depth=4):
+    def can_macro_run_in_loop(self, name, depth=4):
         "Return whether a macro with parameters is an expression that calls only functions that need no fiber"
         value = self.macros.get(f'{name}(')
         if not value or not depth or re.search(r'[\\;{}=]|::|\+\+|--', value):
             return False
         called = re.findall(r'\b([A-Za-z_]\w*)\s*\(', value[value.find(')') :])
-        return all(word in FUNCTIONS | TYPES or self.macro_needs_no_thread(word, depth - 1) for word in called)
+        return all(word in FUNCTIONS | TYPES or self.can_macro_run_in_loop(word, depth - 1) for word in called)
 
-    def needs_no_thread(self, tokens):
+    def can_run_in_loop(self, tokens):
         "Return whether these tokens use nothing that needs a fiber, except barriers"
         code = self.code
         texts = code.texts[tokens.start : tokens.stop]
@@ -131,9 +131,9 @@ class _Source:
         if self._has_conditional_lines(tokens):
             return False
         return all(
-            self._call_needs_no_thread(i)
+            self._can_call_run_in_loop(i)
             if code[i] == '('
-            else self._name_needs_no_thread(i)
+            else self._can_name_run_in_loop(i)
             if code.is_word(i)
             else _is_index(code, i)
             for i in tokens
@@ -144,13 +144,13 @@ class _Source:
         lines = [line.text for i in tokens for line in (self.code.directives or {}).get(i, ())]
         return not all(re.match(r'#\s*pragma\b', line) for line in lines)
 
-    def _name_needs_no_thread(self, i):
+    def _can_name_run_in_loop(self, i):
         name = self.code[i]
         is_statement = self.code[i - 1] in (';', '{', '}') and self.code[i + 1] == ';'
         if is_statement and name not in ('return', 'break', 'continue'):
             return False  # it may be a macro of a header
         if f'{name}(' in self.macros:
-            return self.code[i + 1] == '(' and self.macro_needs_no_thread(name)
+            return self.code[i + 1] == '(' and self.can_macro_run_in_loop(name)
         return name not in self.macros or self.is_constant_macro(name)
 
     def is_constant_macro(self, name, depth=4):
@@ -161,7 +161,7 @@ class _Source:
         words = re.findall(r'\b[A-Za-z_]\w*', value)
         return all(self.is_constant_macro(word, depth - 1) for word in words)
 
-    def _call_needs_no_thread(self, i):
+    def _can_call_run_in_loop(self, i):
         code = self.code
         before = code[i - 1]
         if before == '>':
@@ -179,7 +179,7 @@ class _Source:
         if before in _ATOMICS:
             return code[i - 2] in (';', '{', '}', ')') and code[code.match[i] + 1] == ';'
         is_known = before in TYPES | FUNCTIONS | _TEXTURE_FUNCTIONS or before == _BARRIER
-        return is_known or self.macro_needs_no_thread(before) or self.function_needs_no_thread(before)
+        return is_known or self.can_macro_run_in_loop(before) or self.can_function_run_in_loop(before)
 
 
 def _is_index(code, i):
@@ -275,7 +275,7 @@ class _Kernel:
         if texts[0] == 'extern' or texts[0] == 'struct' and texts[1].startswith('gs_align_'):
             return 'shared'
         if {_BARRIER, 'sync'}.isdisjoint(texts):
-            if self.groups & {*texts} or not self.source.needs_no_thread(statement):
+            if self.groups & {*texts} or not self.source.can_run_in_loop(statement):
                 raise _NotSplit
             return 'plain'
         if texts == [_BARRIER, '(', ')', ';']:
@@ -289,7 +289,7 @@ class _Kernel:
         code = self.code
         header = range(statement.start + 2, brace - 1)
         variables = _declared_variables(code, range(header.start, code.find_stop(header.start, (';',)) + 1))
-        if not variables or not self.source.needs_no_thread(header):
+        if not variables or not self.source.can_run_in_loop(header):
             raise _NotSplit
         for v in variables:
             name = code[v.name]
@@ -305,7 +305,7 @@ class _Kernel:
             or code[i - 1] in ('++', '--')
             or self._is_address_taken(i)
             or (code[i + 1] == '.' and code[i + 3] in _ASSIGNMENTS)
-            or (code[i + 1] in (',', ')') and self.source.takes_references(code[code.outer[i] - 1]))
+            or (code[i + 1] in (',', ')') and self.source.takes_references(code[code.parent[i] - 1]))
             for i in (self.uses.get(name, ()) if tokens is None else tokens)
         )
 
@@ -357,9 +357,9 @@ class _Kernel:
             if code[i] == 'return':
                 raise _NotSplit
             if code[i] in ('break', 'continue'):
-                outer = code.outer[i]
+                outer = code.parent[i]
                 while outer >= statement.start and not self._opens_loop_body(outer):
-                    outer = code.outer[outer]
+                    outer = code.parent[outer]
                 if outer < statement.start:
                     raise _NotSplit
 
@@ -402,7 +402,7 @@ class _Kernel:
         code = self.code
         if name in self.variables:
             return False
-        if self.source.function_needs_no_thread(name):
+        if self.source.can_function_run_in_loop(name):
             return all('[' not in code.texts[body.start : body.stop] for _, body in self.source.bodies[name])
         return bool(re.search(rf'\b(?:const|constexpr)\b[^;(){{}}&*]*\b{re.escape(name)}\s*=', code.src))
 
@@ -426,7 +426,7 @@ class _Kernel:
                 self._replace(statement, ';')
             elif kind == 'loop':
                 header = range(statement.start, code.match[statement.start + 1])
-                self._insert(statement.start, f'{{ {self._redeclared(self._used(header), header)}')
+                self._insert(statement.start, f'{{ {self._redeclared(self._used_names(header), header)}')
                 self._emit(parts[0])
                 self._insert_after(statement.stop - 1, ' }')
             elif kind == 'segment':
@@ -434,7 +434,7 @@ class _Kernel:
 
     def _emit_segment(self, statements):
         tokens = range(statements[0].start, statements[-1].stop)
-        used = self._used(tokens)
+        used = self._used_names(tokens)
         names = ''.join(
             f'auto &{name} = gs_of_{self.variables[name].name}[gs_thread]; ' for name in self.arrays if name in used
         )
@@ -444,7 +444,7 @@ class _Kernel:
             self._rewrite_declaration(statement)
         self._insert_after(tokens.stop - 1, ' GRIDSTRIDE_THREADS_END')
 
-    def _used(self, tokens):
+    def _used_names(self, tokens):
         return {self.code[i] for i in tokens if self.code.is_word(i)}
 
     def _redeclared(self, used, tokens):
@@ -454,7 +454,7 @@ class _Kernel:
         for name in reversed(self.derived):  # a variable follows those from which it is computed
             v = self.variables[name]
             if name in used and v.name not in tokens and v.name < tokens.start:
-                used = used | self._used(v.init)
+                used = used | self._used_names(v.init)
                 needed.insert(0, f'[[maybe_unused]] {v.type} {name} = {code.text(v.init)}; ')
         return ''.join(needed)
 

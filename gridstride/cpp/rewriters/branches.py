@@ -42,7 +42,7 @@ def _conditions(code: Code):
 def _condition(code, i):
     "Return (first token, end) of the condition of the statement at token `i`, or None"
     first, end = i + 2, code.match[i + 1]
-    semicolons = [j for j in range(first, end) if code[j] == ';' and code.outer[j] == i + 1]
+    semicolons = [j for j in range(first, end) if code[j] == ';' and code.parent[j] == i + 1]
     if code[i] == 'for':
         if len(semicolons) != 2:
             return None

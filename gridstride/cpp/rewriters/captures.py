@@ -104,7 +104,7 @@ def _is_shared(declarations, shared_tokens, body):
 
 def _end_of_scope(code, k):
     "Return the end of the scope of the declaration at `k`: for a parameter the function's body, for `for (` the loop"
-    opening = code.outer[k]
+    opening = code.parent[k]
     if code[opening] != '(':
         return code.match.get(opening, k)
     end = code.find_stop(code.match[opening] + 1, ('{', ';'))

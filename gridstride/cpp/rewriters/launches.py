@@ -158,10 +158,10 @@ def _find_declaration(code, name_token):
     "Return the token that declares, with an initializer, the variable named by `name_token`; None if none does"
     enclosing = {-1}
     opening = name_token
-    while (opening := code.outer[opening]) >= 0:
+    while (opening := code.parent[opening]) >= 0:
         enclosing.add(opening)
     variables = reversed(_initialized_variables(code).get(code[name_token], ()))
-    return next((k for k in variables if code.outer[k] in enclosing and _initializer(code, k)[1] <= name_token), None)
+    return next((k for k in variables if code.parent[k] in enclosing and _initializer(code, k)[1] <= name_token), None)
 
 
 def _initializer(code, variable):

@@ -68,7 +68,7 @@ class _Loop:
 
     def _is_in_code(self, i):
         "Return whether only braces are around a token, which is then not an argument of a macro"
-        while (i := self.code.outer[i]) in self.function:
+        while (i := self.code.parent[i]) in self.function:
             if self.code[i] != '{':
                 return False
         return True

@@ -106,15 +106,15 @@ class _HidingNames:
             (function.scope, function.name) for function in functions if '__global__' not in function.specifiers
         }
         for i in declarations:
-            opening = code.outer[i]
+            opening = code.parent[i]
             while opening >= 0 and code[opening] == '(':
-                opening = code.outer[opening]  # a parameter, or a pointer to a function
+                opening = code.parent[opening]  # a parameter, or a pointer to a function
             if code.scope_kind(opening) == 'type':
                 self.classes.setdefault(code[i], set()).add(class_name(code, opening))
             elif (
                 code.scope_kind(opening) == 'code'
-                and (code[i + 1] != '(' or code.outer[i] == opening)
-                or code[code.outer[i]] == '('
+                and (code[i + 1] != '(' or code.parent[i] == opening)
+                or code[code.parent[i]] == '('
             ):
                 self.local_names.append((code[i], *_enclosing_function(code, i)))
 
@@ -135,8 +135,8 @@ class _HidingNames:
 def _enclosing_function(code, i):
     "Return (begin, end) of the function whose body or parameters contain token `i`"
     opening = i
-    while code.outer[opening] >= 0 and code.scope_kind(code.outer[opening]) == 'code':
-        opening = code.outer[opening]
+    while code.parent[opening] >= 0 and code.scope_kind(code.parent[opening]) == 'code':
+        opening = code.parent[opening]
     if code[opening] != '(':
         return opening, code.match.get(opening, opening)
     body = code.find_stop(code.match.get(opening, opening) + 1, ('{', ';'))
@@ -146,7 +146,7 @@ def _enclosing_function(code, i):
 def _enclosing_classes(code, i):
     "Return the classes with members that token `i` may name: the enclosing ones, that of its function, and their bases"
     pending, opening = [], i
-    while (opening := code.outer[opening]) >= 0:
+    while (opening := code.parent[opening]) >= 0:
         if code.scope_kind(opening) == 'type' and (name := class_name(code, opening)):
             pending.append(name)
         elif code[opening] == '{' and code.scope(opening) == 'namespace' and code.scope_kind(opening) == 'code':
@@ -240,11 +240,11 @@ def _is_after_barrier(code, i):
 
 def _is_in_lambda(code, i, body):
     "Return whether token `i` is in a lambda, or in a member of a local class, in the function with this body"
-    opening = code.outer[i]
+    opening = code.parent[i]
     while opening != body:
         if code[opening] == '{' and _opens_function_body(code, opening):
             return True
-        opening = code.outer[opening]
+        opening = code.parent[opening]
     return False
 
 

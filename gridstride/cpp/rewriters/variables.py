@@ -189,7 +189,7 @@ def _device_variables(code, shared=()):
 def _qualified_name(code, declaration, declarator):
     "Return the variable's name with its namespaces; None in an unnamed namespace, which other files cannot access"
     opening = declaration.start
-    while (opening := code.outer[opening]) >= 0:
+    while (opening := code.parent[opening]) >= 0:
         if code[opening - 1] == 'namespace':
             return None
     space, name = namespace_of(code, declaration.start), code.text(range(declarator.name, declarator.name_end))

@@ -345,7 +345,7 @@ def emulate_rewritten(
     compiled |= {f'{name}.part{n}': (k, to_cpp(v, shared=shared)) for n, (k, v) in enumerate(units.items())}
     all_sources = [*(text for _, text in compiled.values()), *(learners_files[path] for path in host_only_files)]
     learners_headers = headers or headers_of(all_sources, folder or current_folder(), include, defines)
-    own_headers, other_headers = learners_headers.own, learners_headers.others
+    own_headers, other_headers = learners_headers.own_texts, learners_headers.other_texts
     texts = [*(text for _, text in compiled.values()), *own_headers.values(), *other_headers.values()]
     rewritten = {k: learners_headers.redirect(text) for k, text in compiled.values()} | {
         k: learners_headers.redirect(to_cpp(v, register_names=False, shared=shared), k) for k, v in own_headers.items()
@@ -421,7 +421,7 @@ def _clean(log):
 
 def _shared_variables_of(files, headers):
     "Return `shared_variables` of `files`, {file name: text}, and their own headers"
-    all_texts = {**headers.own, **files}
+    all_texts = {**headers.own_texts, **files}
     return shared_variables(all_texts) if any('extern' in text for text in all_texts.values()) else ()
 
 

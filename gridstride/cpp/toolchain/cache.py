@@ -55,14 +55,14 @@ def _libc():
 
 # A slow compilation prints a line to stderr. A build inside another build prints nothing, so that there is only one
 # line.
-SLOW = 2.0  # seconds after which a compilation is reported
+SLOW_SECONDS = 2.0  # seconds after which a compilation is reported
 _report_lock = threading.Lock()
 
 
 @contextmanager
 def report_slow(
     description,  # of the operation
-    report_delay=SLOW,  # seconds; nothing is printed if the block ends earlier; None: never
+    report_delay=SLOW_SECONDS,  # seconds; nothing is printed if the block ends earlier; None: never
 ):
     "Print to stderr, with a dot per second, that a slow operation runs in the `with` block; not with GRIDSTRIDE_QUIET"
     if report_delay is None or os.environ.get('GRIDSTRIDE_QUIET') or not _report_lock.acquire(blocking=False):
@@ -405,7 +405,7 @@ def _make_work_folder(entry):
 
 
 _WORK_FOLDER_NAME = re.compile(r'[0-9a-f]{20}\.')
-_MAX_AGE = 24 * 3600  # seconds, longer than any compiler runs
+_MAX_AGE_SECONDS = 24 * 3600  # seconds, longer than any compiler runs
 
 
 @lru_cache
@@ -415,7 +415,7 @@ def _remove_stale_work_folders(folder):
         with suppress(OSError):
             if (
                 _WORK_FOLDER_NAME.match(entry.name)
-                and time.time() - entry.stat(follow_symlinks=False).st_mtime > _MAX_AGE
+                and time.time() - entry.stat(follow_symlinks=False).st_mtime > _MAX_AGE_SECONDS
             ):
                 discard(entry.path)
 
@@ -439,7 +439,7 @@ def run_command(
     command: list,  # of strings
     folder,  # to run it in
     description='compiling',  # of the command, printed if it is slow
-    report_delay=SLOW,  # seconds after which it is reported; None: never
+    report_delay=SLOW_SECONDS,  # seconds after which it is reported; None: never
 ) -> tuple:  # (exit status, output)
     "Run a compiler, with messages in English"
     process_options = dict(stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors='replace')

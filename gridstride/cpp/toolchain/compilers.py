@@ -127,8 +127,8 @@ def common_flags(c):
 # In a checked build each access is a call, so -O1 is not faster than -Og, but takes 25% more time to compile. Functions
 # that are called once are inlined, as with -O1, so that a `std::copy` is reported at the learner's line. -Og does not
 # align loops, which can make them 10% slower.
-_ALIGNMENT = '-falign-functions=64', '-falign-loops=32'
-_OPTIMIZATION = {'gcc': ['-Og', '-finline-functions-called-once', *_ALIGNMENT], 'clang': ['-O1']}
+_ALIGNMENT_FLAGS = '-falign-functions=64', '-falign-loops=32'
+_OPTIMIZATION_FLAGS = {'gcc': ['-Og', '-finline-functions-called-once', *_ALIGNMENT_FLAGS], 'clang': ['-O1']}
 _VECTOR_TYPES = re.compile(r'\b(?:u?(?:char|short|int|long|longlong)|float|double)[234]\b|\breinterpret_cast\b')
 
 
@@ -158,7 +158,7 @@ def checked_flags(c, src):
     They also instrument indices of arrays with a known size, and addresses of vector types for their alignment."""
     bounds_flag = '-fsanitize=array-bounds' if c.kind == 'clang' else '-fsanitize=bounds'
     alignment_flags = ['-fsanitize=alignment'] if _VECTOR_TYPES.search(src) else []
-    flags = [*_OPTIMIZATION[c.kind], '-DGRIDSTRIDE_CHECKED', '-fno-optimize-sibling-calls', bounds_flag]
+    flags = [*_OPTIMIZATION_FLAGS[c.kind], '-DGRIDSTRIDE_CHECKED', '-fno-optimize-sibling-calls', bounds_flag]
     flags += alignment_flags
     # the stack protector finds writes out of bounds through pointers, for which the compiler knows no bounds
     flags += ['-fstack-protector-strong', *_UNDEFINED_BEHAVIOUR_FLAGS]

@@ -10,7 +10,7 @@ from collections import Counter
 from functools import lru_cache, partial
 from pathlib import Path
 
-from .cache import SLOW, build, cpu, run_first_time, headers_hash, run_command, report_slow
+from .cache import SLOW_SECONDS, build, cpu, run_first_time, headers_hash, run_command, report_slow
 
 
 CPP_FOLDER = Path(__file__).parents[1]
@@ -45,7 +45,7 @@ def get_precompiled(
     c,  # a `Compiler`
     flags: list,  # as for `make_runner`
     names: tuple,  # of the headers
-    announce=True,  # whether to print "preparing" immediately instead of after `SLOW` seconds
+    announce=True,  # whether to print "preparing" immediately instead of after `SLOW_SECONDS` seconds
 ) -> Path:
     "Return the precompiled header of `names`, compiled if it does not exist; None if that is not possible"
     file = 'headers.h.pch' if c.kind == 'clang' else 'headers.h.gch'
@@ -54,7 +54,7 @@ def get_precompiled(
     command = [c.path, *header_flags, '-x', 'c++-header', os.devnull, *include, '-o', file]
     key = c, cpu(), headers_hash(CPP_FOLDER / 'include')
     try:
-        run = partial(_precompile, report_delay=0.0 if announce else SLOW)
+        run = partial(_precompile, report_delay=0.0 if announce else SLOW_SECONDS)
         entry = build({}, [command], *key, run=run, section='headers', shared=True, compare_checksums=False)
         if _num_failures[entry.folder] > 1:
             return None

@@ -20,21 +20,21 @@ def current_folder() -> Path:
 class Headers(NamedTuple):
     """The learner's headers that sources include, directly or through other headers.
 
-    `own`: path in the build folder -> text, for headers that are rewritten; `others`: path -> text, for all other
-    headers; `moved`: (path of the including file in the build folder, name in its `#include`) -> path in the build
-    folder, for headers that a compiler would not find there under this name (the path of a source is ''); `files`:
-    path -> text, for all headers; `libraries`: a dict whose keys are the paths in the build folder of the headers of
-    large libraries (see `_find_libraries`)."""
+    `own_texts`: path in the build folder -> text, for headers that are rewritten; `other_texts`: path -> text, for all
+    other headers; `redirected_paths`: (path of the including file in the build folder, name in its `#include`) -> path
+    in the build folder, for headers that a compiler would not find there under this name (the path of a source is '');
+    `texts`: path -> text, for all headers; `libraries`: a dict whose keys are the paths in the build folder of the
+    headers of large libraries (see `_find_libraries`)."""
 
-    own: dict
-    others: dict
-    moved: dict
-    files: dict
+    own_texts: dict
+    other_texts: dict
+    redirected_paths: dict
+    texts: dict
     libraries: dict
 
     def redirect(self, text: str, file='') -> str:
         "Replace the names in the `#include` lines of `file` whose headers are stored elsewhere in the build"
-        names = {name: target for (includer, name), target in self.moved.items() if includer == file}
+        names = {name: target for (includer, name), target in self.redirected_paths.items() if includer == file}
         if not names:
             return text
         lines = [(line, header[1]) for line, header in includes(directives(text)) if header[1] in names]
@@ -62,15 +62,15 @@ def read_headers(
             continue
         is_new = path not in paths_of_files
         if is_new:
-            paths_of_files[path] = _paths_in_build(path, name, roots, headers.own)
-            text = headers.files[path] = path.read_text(encoding='utf-8-sig', errors='replace')
-            headers.own.update({file: text for file in paths_of_files[path] if file not in headers.own})
+            paths_of_files[path] = _paths_in_build(path, name, roots, headers.own_texts)
+            text = headers.texts[path] = path.read_text(encoding='utf-8-sig', errors='replace')
+            headers.own_texts.update({file: text for file in paths_of_files[path] if file not in headers.own_texts})
             if not paths_of_files[path]:
-                headers.others[path] = text
+                headers.other_texts[path] = text
         if '..' in name and paths_of_files[path]:
             found = os.path.normpath(os.path.join(os.path.dirname(includer), name))
             if found not in paths_of_files[path]:
-                headers.moved[includer, name] = paths_of_files[path][0]
+                headers.redirected_paths[includer, name] = paths_of_files[path][0]
         if is_new:
             includers = paths_of_files[path] or [str(path)]
             pending_includes += [
@@ -80,7 +80,7 @@ def read_headers(
     return headers
 
 
-_SMALL = 500_000  # characters of headers that are checked like the program
+_MAX_CHECKED_CHARACTERS = 500_000  # characters of headers that are checked like the program
 
 
 def _find_libraries(paths_of_files, headers, roots):
@@ -89,7 +89,7 @@ def _find_libraries(paths_of_files, headers, roots):
     Calls in them are not checked for execution spaces: the headers are well tested, and checks take longer than
     compilation"""
     outside = [path for path, files in paths_of_files.items() if files and not path.is_relative_to(roots[0])]
-    is_large = sum(len(headers.files[path]) for path in outside) > _SMALL
+    is_large = sum(len(headers.texts[path]) for path in outside) > _MAX_CHECKED_CHARACTERS
     return {file: True for path in outside if is_large for file in paths_of_files[path]}
 
 
@@ -134,8 +134,8 @@ def fingerprint_of(
     roots,  # folders of headers
 ) -> dict:  # path -> hash of the file, '' if there is none
     "Return the files that determine the headers of a program: included ones, and those in `__has_include`"
-    probed_names = {name for text in (*texts, *headers.files.values()) for name in _HAS_INCLUDE.findall(text)}
-    paths = [*headers.files, *(Path(root, name) for root in roots for name in sorted(probed_names))]
+    probed_names = {name for text in (*texts, *headers.texts.values()) for name in _HAS_INCLUDE.findall(text)}
+    paths = [*headers.texts, *(Path(root, name) for root in roots for name in sorted(probed_names))]
     return {str(path): _digest(path) for path in paths}
 
 
@@ -157,7 +157,9 @@ def header_names(src, folder, include=()) -> set:  # of strings
     "Return the names of all headers that `src` and the results of `read_headers` include"
     headers = read_headers(src, folder, include)
     return {
-        name for text in (src, *headers.own.values(), *headers.others.values()) for _, name in _included_headers(text)
+        name
+        for text in (src, *headers.own_texts.values(), *headers.other_texts.values())
+        for _, name in _included_headers(text)
     }
 
 

@@ -316,7 +316,7 @@ def install():
     build.compile_module, build.emulated_flags = compile_module, emulated_flags
     compilers.common_flags = _no_processor
     build.files_used_by = lambda *_: set()
-    emulator.device = lambda: _runtime
+    emulator.load_runtime = lambda: _runtime
     values._PACK[torch.Tensor] = values._pack_array
     for module in (load, kernel, program):
         module.EmulatorModule = BrowserModule
