@@ -1,6 +1,7 @@
 "The compiled part of a launch, without a GPU: functions of Python stand for those of the driver."
-import ctypes, gc, operator, re, struct, sys, threading, weakref
+import copy, ctypes, gc, inspect, operator, re, struct, sys, threading, weakref
 from ctypes import CFUNCTYPE, POINTER, c_int, c_void_p
+from functools import partial, wraps
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -10,6 +11,7 @@ from gridstride.cpp import driver as nvidia, kernel as kernels, launcher
 from gridstride.cpp.frontend.reader import Param
 from gridstride.diagnostics.errors import LaunchError
 from gridstride.kernels import call_tables, common
+from gridstride.kernels.call_tables import ARGUMENTS, torch_call
 from gridstride.kernels.gemm import dispatch, plan
 from gridstride.kernels.ladder import ladder, launches, rung
 from gridstride.kernels.gemm.plan import using
@@ -222,6 +224,99 @@ def test_a_table_leaves_marked_operands_to_a_function(driver):
     t.clear()
     assert t(a, b) is None
     with pytest.raises(TypeError, match='table'): t.use_function(torch.mm, (a, [1]))
+
+
+def test_a_torch_call_reorders_the_arguments_of_a_table(driver):
+    a, b, t = torch.randn(6, 4), torch.randn(6, 4), driver.module.Table(allocate)
+    call = torch_call(torch.sub, ARGUMENTS[2], ARGUMENTS[0], alpha=3)
+    t.use_function(call, (a, None, b))
+    other = torch.randn(6, 4)
+    for result in (t(a, None, other), t.fast(a, None, other), call(a, None, other)):
+        assert torch.equal(result, torch.sub(other, a, alpha=3))
+    with pytest.raises(IndexError): t.use_function(call, (a, b))
+    with pytest.raises(ValueError): t.use_function(torch_call(max, *range(17)), (a,))
+    with pytest.raises(TypeError): t.use_function((torch.sub, 0), (a,))
+    t.use_function(torch_call(torch.sub, ARGUMENTS[0], 'text'), (a,))
+    with pytest.raises(TypeError): t.fast(a)
+
+
+@pytest.fixture
+def entry(driver):
+    "An entry point of `entry.table`, which is called as compiled code calls it; it counts the calls that reach Python"
+    ran = []
+    def function(x, approximate='none', n=2, out=None):
+        "Its docstring"
+        ran.append(n)
+        return 'by Python'
+    t = driver.module.Table(allocate)
+    point = call_tables.entry_point(function, 'x', ('approximate', dict(tanh=True)), 'n', None)
+    call_tables.install_entry_points(t, [point])
+    yield SimpleNamespace(call=partial(function), function=function, table=t, ran=ran)
+
+
+def test_an_entry_point_finds_the_table_before_python_runs(entry):
+    x, y = torch.randn(3), torch.randn(3)
+    assert entry.call(x, 'tanh') == 'by Python'
+    for n in (2, 3): entry.table.use_function(lambda *args: args, (x, True, n, None))
+    tanh = ''.join(['ta', 'nh'])
+    for args, options, n in (((y, 'tanh'), {}, 2), ((y, tanh, 3), {}, 3), ((y, 'tanh', 3, None), {}, 3),
+                             ((y,), dict(n=3, approximate=tanh), 3), ((), dict(approximate='tanh', x=y), 2)):
+        found = entry.call(*args, **options)
+        assert found[0] is y and found[1:] == (True, n, None)
+    assert len(entry.ran) == 1
+
+
+def test_what_a_table_does_not_know_an_entry_point_leaves_to_python(entry):
+    x = torch.randn(3)
+    entry.table.use_function(lambda *args: args, (x, True, 2, None))
+    for args, options in (((x,), {}), ((x, 'tanh', 5), {}), ((x, 'tanh', 2, x), {}), ((x, 'tanh'), dict(out=0)),
+                          ((x, []), {}), ((x, 'tan'), {}), (([1], 'tanh'), {}), ((x[:2], 'tanh'), {}),
+                          ((x, 'tanh', [2]), {})):
+        assert entry.call(*args, **options) == 'by Python'
+    assert len(entry.ran) == 9
+    for args, options in (((), {}), ((x,)*5, {}), ((x, 'tanh'), dict(m=2)), ((x, 'tanh'), dict(x=x)), ((), dict(n=2))):
+        with pytest.raises(TypeError, match='function'): entry.call(*args, **options)
+    def fail(*args): raise LookupError
+    entry.table.use_function(fail, (x, True, 7, None))
+    with pytest.raises(LookupError): entry.call(x, 'tanh', 7)
+    assert len(entry.ran) == 9
+
+
+def test_an_entry_point_remains_a_python_function(entry, freeze_gc):
+    function, x = entry.function, torch.randn(3)
+    assert function.__doc__ == 'Its docstring' and inspect.isfunction(function)
+    assert list(inspect.signature(function).parameters) == ['x', 'approximate', 'n', 'out']
+    assert copy.deepcopy(function) is function and wraps(function)(lambda: 5)() == 5
+    del function._entry_point
+    entry.table.use_function(lambda *args: args, (x, True, 2, None))
+    assert entry.call(x, 'tanh') == 'by Python'
+    for wrong in ((len, (), (), ()), (function, ('x',), (), ()), (function, ('x',), (), ((1, None, None),)),
+                  (function, ('x',)*17, (), ())):
+        with pytest.raises((TypeError, ValueError, IndexError)): entry.table.add_entry_point(*wrong)
+
+
+def test_an_entry_point_keeps_nothing_alive(driver, freeze_gc):
+    t, constant = driver.module.Table(allocate), type('Constant', (), {})()
+    def function(x): pass
+    before = [sys.getrefcount(o) for o in (t, constant)]
+    for _ in range(3): t.add_entry_point(function, ('x',), (), ((0, None, None), (-1, None, constant)))
+    del function
+    gc.collect()
+    assert [sys.getrefcount(o) for o in (t, constant)] == before
+
+
+@pytest.mark.exhaustive
+def test_torch_compile_sees_the_code_of_an_entry_point(entry):
+    def traced(graph, inputs):
+        entry.ran.append(graph)
+        return graph.forward
+    def function(x): return x.sin()
+    call_tables.install_entry_points(entry.table, [call_tables.entry_point(function, 'x')])
+    x = torch.randn(3)
+    entry.table.use_function(torch.cos, (x,))
+    assert torch.equal(partial(function)(x), x.cos())
+    assert torch.equal(torch.compile(function, backend=traced)(x), x.sin()) and len(entry.ran) == 1
+    assert torch.equal(partial(function)(x), x.cos())
 
 
 def test_a_function_computes_the_result_only_in_graphs_or_only_outside(driver):

@@ -1,9 +1,10 @@
 // The fast path of a launch: compiled code reads the arguments, stores them in a buffer and calls the driver.
 //
 // A `Launch` is a kernel with a grid and a block size, and is called with arrays and scalars. A `Table` is a function
-// of tensors that allocates its results, and runs the recipe that was stored for their shapes. Unsupported arguments
-// are passed to Python code, which checks them, raises an exception, or launches another kernel.
-#include "table.h"
+// of tensors that allocates its results, and runs the recipe that was stored for their shapes. An entry point is a
+// Python function that calls a table first. Unsupported arguments are passed to Python code, which checks them, raises
+// an exception, or launches another kernel.
+#include "entry_points.h"
 
 namespace {
 static_assert(offsetof(Launch, call) == offsetof(Table, call), "both types have the vectorcall function at one offset");
@@ -32,6 +33,7 @@ PyObject *setup(PyObject *, PyObject *args) {
         Py_INCREF(o);                                       // never released
     requires_grad = PyUnicode_InternFromString("requires_grad");
     current_level = PyUnicode_InternFromString("_current_level");
+    entry_point_name = PyUnicode_InternFromString("_entry_point");
     PyObject *capsule = PyObject_GetAttrString(tensor_type, "__dlpack_c_exchange_api__");
     auto api = capsule ? (DLPackExchangeAPI *)PyCapsule_GetPointer(capsule, "dlpack_exchange_api") : nullptr;
     Py_XDECREF(capsule);

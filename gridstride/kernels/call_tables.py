@@ -10,11 +10,15 @@ A call is replayed only if its recording is complete. If the call ran other torc
 memory that is neither an argument nor allocated by the call, the Python code runs each time. A call whose operands
 overlap is not stored, because those of later calls may not overlap. Memory that an operator keeps from call to
 call must not be allocated while a call is recorded (`active_recorder`), or each replay would get new memory.
+
+A call that a table computes need not run any Python code: a function is made an entry point of a table by `looks_up`,
+and a function of torch that computes the result is called with its arguments in its order (`TorchCall`).
 """
 
+import inspect
 from contextlib import nullcontext
 from functools import lru_cache, wraps
-from typing import NamedTuple
+from typing import Callable, NamedTuple
 
 import torch
 from torch.autograd import forward_ad
@@ -204,6 +208,84 @@ def _new_tables():
     return module and (lambda: module.Table(torch._C._dynamo.guards._empty_strided_cuda, (is_any_autocast_enabled,)))
 
 
+class Argument(int):
+    "The argument of an operator at this position, among the arguments of a `TorchCall`"
+
+
+ARGUMENTS = tuple(map(Argument, range(16)))
+
+
+class TorchCall(NamedTuple):
+    "A call of a function of torch with some arguments of an operator, and constants; a table makes it without Python"
+
+    function: Callable
+    positions: tuple  # per argument of `function`: its position among the operator's arguments, or -1 for a constant
+    constants: tuple  # per argument of `function`
+    names: tuple  # of its last arguments, which are passed by keyword
+
+    def __call__(self, *args):
+        pairs = zip(self.positions, self.constants)
+        values = [constant if position < 0 else args[position] for position, constant in pairs]
+        num_positional = len(values) - len(self.names)
+        return self.function(*values[:num_positional], **dict(zip(self.names, values[num_positional:])))
+
+
+def torch_call(function, *values, **options) -> TorchCall:
+    """Return a call of a function of torch. `ARGUMENTS[i]` among the values is the operator's argument i.
+
+    torch_call(torch.cumsum, ARGUMENTS[0], -1)"""
+    values = *values, *options.values()
+    positions = tuple(int(value) if isinstance(value, Argument) else -1 for value in values)
+    return TorchCall(function, positions, values, tuple(options))
+
+
+class EntryPoint(NamedTuple):
+    "A public function whose calls a table may compute, with the table's arguments as the compiled launcher needs them"
+
+    function: Callable
+    names: tuple  # of the parameters
+    defaults: tuple  # of the last parameters
+    arguments: tuple  # (position of the parameter or -1, dict that converts it or None, constant) per table argument
+
+
+def entry_point(function, *arguments) -> EntryPoint:
+    """Return the `EntryPoint` of a function; `arguments`: as for `looks_up`.
+
+    entry_point(matmul, 'a', 'b')"""
+    parameters = inspect.signature(function).parameters
+    names = tuple(parameters)
+    defaults = tuple(p.default for p in parameters.values() if p.default is not inspect.Parameter.empty)
+
+    def converted(argument):
+        if isinstance(argument, str):
+            return names.index(argument), None, None
+        return (names.index(argument[0]), argument[1], None) if isinstance(argument, tuple) else (-1, None, argument)
+
+    return EntryPoint(function, names, defaults, tuple(map(converted, arguments)))
+
+
+def looks_up(
+    call,  # a function that `replayable` returned
+    *arguments,  # of `call`: the name of a parameter, (its name, a dict that converts it), or another constant
+):
+    """Make the decorated function an entry point of the table of `call`: a call for which the table has an entry runs
+    no Python code. All parameters that are not among `arguments` must then have their defaults.
+
+    @looks_up(_softmax.eager, 'x', False)"""
+
+    def add(function):
+        call.entry_points.append(entry_point(function, *arguments))
+        return function
+
+    return add
+
+
+def install_entry_points(table, entry_points):
+    "Let a table compute the calls of these functions"
+    for point in entry_points:
+        table.add_entry_point(*point)
+
+
 def _is_key(x):
     "Return whether an argument may be part of a key: the compiled launcher supports its type"
     if type(x) is tuple:
@@ -222,14 +304,15 @@ def replayable(
     torch_fallback=None,  # computes the result with torch, if `run` returns NotImplemented
     is_replayable=None,  # a function of the same arguments; False: never store the launches of such a call
     use_torch_in_graphs=None,  # a function of the same arguments; True: CUDA graphs capture `torch_fallback`
-    make_torch_function=None,  # a function of the same arguments that returns a faster one than `torch_fallback`
+    make_torch_function=None,  # a function of the same arguments that returns a faster one, such as a `TorchCall`
     with_gradient=False,  # if `run` returns NotImplemented, torch also computes the result if its gradient is needed
 ):
     """Wrap `run`: calls like an earlier one replay its launches from a table, or call `torch_fallback`. The wrapper has
-    two attributes, functions of the same arguments:
+    two attributes that are functions of the same arguments, and a list:
 
     - `fast` returns the result if the table has an entry for the call, even where torch records gradients; else None;
-    - `table_for` returns the table that may store such a call, or None (see `differentiate_eagerly`)."""
+    - `table_for` returns the table that may store such a call, or None (see `differentiate_eagerly`);
+    - `entry_points`: functions whose calls the table computes (see `looks_up`)."""
     table = None
 
     def table_for(*args):
@@ -243,6 +326,7 @@ def replayable(
         if table is None:
             table = new_table()
             call.fast = table.fast
+            install_entry_points(table, call.entry_points)
         if len(table) >= MAX_RECIPES:
             table.clear()
         return table
@@ -270,7 +354,7 @@ def replayable(
             _store(table, recorder, args, result, in_graphs)
         return result
 
-    call.fast, call.table_for = _without_table, table_for
+    call.fast, call.table_for, call.entry_points = _without_table, table_for, []
     return call
 
 
@@ -286,7 +370,7 @@ def _without_table(*args):
 def differentiate_eagerly(
     operator,  # a function that `replayable` returned; its table stores the decision
     with_kernels,  # a function that computes the result with our kernels, and records its gradient
-    with_torch,  # a function that does the same with torch
+    with_torch,  # a function that does the same with torch, or a `TorchCall`
     *args,
 ):
     """Compute a result with a gradient, for operands so small that Python takes longer than the kernels.

@@ -14,6 +14,7 @@ def operator(
     make_empty_results,  # a function of the same arguments that returns empty results of the right shapes and dtypes
     torch_fallback=None,  # this and the next are as for `call_tables.replayable`
     is_replayable=None,
+    make_torch_function=None,
 ):  # a decorator
     """Register the decorated function as the operator `torch.ops.gridstride.NAME`. Traced code calls the operator;
     other code calls the function directly, and a replayed call runs only its launches (`call_tables`). The attribute
@@ -23,7 +24,8 @@ def operator(
         def gelu(x, tanh): ..."""
 
     def register(run):
-        name, call = schema.partition('(')[0], replayable(run, torch_fallback, is_replayable)
+        name = schema.partition('(')[0]
+        call = replayable(run, torch_fallback, is_replayable, make_torch_function=make_torch_function)
         _LIBRARY.define(schema)
         _LIBRARY.impl(name, call, 'CompositeExplicitAutograd')
         torch.library.register_fake(f'gridstride::{name}', make_empty_results, lib=_LIBRARY)

@@ -5,8 +5,11 @@
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 #include <ATen/dlpack.h>
+#include <algorithm>
 #include <cstring>
 #include <memory>
+#include <string>
+#include <unordered_map>
 #include <vector>
 
 namespace {
@@ -31,8 +34,10 @@ DLDeviceType tensor_device;                                 // the device type o
 PyObject *tensor_type, *parameter_type;
 
 // torch's modes: is_grad_enabled, the number of active dispatch modes, the innermost transform of torch.func, and the
-// namespace of the module forward_ad. `requires_grad` and `_current_level` are names of attributes.
+// namespace of the module forward_ad. `requires_grad` and `_current_level` are names of attributes, as is
+// `_entry_point`, under which a function has its `EntryPoint`.
 PyObject *is_grad_enabled, *num_dispatch_modes, *innermost_transform, *forward_ad, *requires_grad, *current_level;
+PyObject *entry_point_name;
 
 bool read_tensor(PyObject *x, DLTensor *t) {
     auto type = (PyObject *)Py_TYPE(x);

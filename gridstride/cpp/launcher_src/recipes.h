@@ -21,10 +21,61 @@ struct Step {
 // overhead does not matter
 enum FunctionUse { kAlways, kEagerly, kInGraphs };
 
+constexpr size_t kMaxCallArguments = 16;
+
+// A call of a torch function with some of the arguments of the table's call, and constants between them. Python code
+// that only reorders arguments would take longer than all else that happens before torch's code runs.
+struct FunctionCall {
+    PyObject *function = nullptr;       // null: none
+    PyObject *constants = nullptr;      // a tuple with an item per argument; null: all arguments are passed
+    PyObject *names = nullptr;          // the names of the last arguments, which are passed by keyword; or null
+    std::vector<Py_ssize_t> positions;  // per argument: its position in the table's call, or -1: the constant
+    FunctionCall() = default;
+    FunctionCall(const FunctionCall &) = delete;
+    ~FunctionCall() { Py_XDECREF(function), Py_XDECREF(constants), Py_XDECREF(names); }
+
+    explicit operator bool() const { return function; }
+
+    PyObject *operator()(PyObject *const *args, size_t n) const {
+        if (!constants) return PyObject_Vectorcall(function, args, n, nullptr);
+        PyObject *values[kMaxCallArguments];
+        for (size_t i = 0; i < positions.size(); i++)
+            values[i] = positions[i] < 0 ? PyTuple_GET_ITEM(constants, i) : args[positions[i]];
+        size_t num_names = names ? PyTuple_GET_SIZE(names) : 0;
+        return PyObject_Vectorcall(function, values, positions.size() - num_names, names);
+    }
+};
+
+bool add_positions(FunctionCall &call, PyObject *positions, Py_ssize_t num_arguments) {
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(positions); i++) {
+        Py_ssize_t position = PyLong_AsSsize_t(PyTuple_GET_ITEM(positions, i));
+        if (position >= num_arguments) PyErr_Format(PyExc_IndexError, "there is no argument %zd", position);
+        if (PyErr_Occurred()) return false;
+        call.positions.push_back(position);
+    }
+    return true;
+}
+
+// Reads a function of `num_arguments` arguments, or a tuple (function, positions, constants, names), a `TorchCall`
+bool read_function_call(FunctionCall &call, PyObject *o, Py_ssize_t num_arguments) {
+    if (!PyTuple_Check(o)) { call.function = Py_NewRef(o); return true; }
+    PyObject *function, *positions, *constants, *names;
+    if (!PyArg_ParseTuple(o, "OO!O!O!", &function, &PyTuple_Type, &positions, &PyTuple_Type, &constants, &PyTuple_Type,
+                          &names) || !add_positions(call, positions, num_arguments))
+        return false;
+    size_t size = call.positions.size();
+    if (size > kMaxCallArguments || (size_t)PyTuple_GET_SIZE(constants) != size ||
+        (size_t)PyTuple_GET_SIZE(names) > size)
+        return PyErr_Format(PyExc_ValueError, "a call needs a constant per argument, at most %zu", kMaxCallArguments);
+    call.function = Py_NewRef(function), call.constants = Py_NewRef(constants);
+    call.names = PyTuple_GET_SIZE(names) ? Py_NewRef(names) : nullptr;
+    return true;
+}
+
 struct Recipe {
     std::vector<Step> steps;
     std::vector<int64_t> shape;         // the shape of the first result
-    PyObject *function = nullptr;       // computes the result instead of the steps, or null
+    FunctionCall function;              // computes the result instead of the steps
     FunctionUse function_use = kAlways;
     bool has_gradient = false;          // `function` computes the result even if its gradient is needed
     bool computed_by_python = false;    // whether Python must compute the result each time
@@ -36,7 +87,6 @@ struct Recipe {
     ~Recipe() {
         for (auto result : results) Py_DECREF(result);
         Py_XDECREF(workspace);
-        Py_XDECREF(function);
     }
 };
 
@@ -55,6 +105,17 @@ struct Key {
         return true;
     }
     template <class T> bool add_value(char tag, T value) { return add(&tag, 1) && add(&value, sizeof(T)); }
+
+    uint64_t hash() const {
+        uint64_t h = n, word;
+        for (size_t i = 0; i < n; i += sizeof(word)) {
+            word = 0;
+            memcpy(&word, bytes + i, std::min(sizeof(word), n - i));
+            h = (h ^ word) * 0x9E3779B97F4A7C15;
+            h ^= h >> 32;
+        }
+        return h;
+    }
 };
 
 bool add_tensor(Key &key, const DLTensor &t) {
@@ -99,27 +160,40 @@ bool add_argument(Key &key, Tensors &tensors, PyObject *x) {
     return add_tensor(key, tensors.items[tensors.n++]);
 }
 
-PyObject *key_of(PyObject *const *args, size_t n, Tensors &tensors) {
-    Key key;
+bool make_key(Key &key, PyObject *const *args, size_t n, Tensors &tensors) {
     for (size_t i = 0; i < n; i++)
-        if (!add_argument(key, tensors, args[i])) return nullptr;
-    return PyBytes_FromStringAndSize(key.bytes, key.n);
+        if (!add_argument(key, tensors, args[i])) return false;
+    return true;
 }
 
-Recipe &recipe_of(PyObject *capsule) { return *(Recipe *)PyCapsule_GetPointer(capsule, nullptr); }
+using RecipePointer = std::shared_ptr<const Recipe>;    // a call keeps its recipe, because others may clear the table
 
-// Returns the capsule of the recipe. The caller must hold a reference, because other threads may clear the table.
-PyObject *look_up_key(PyObject *recipe_of_key, PyObject *key) {
-    PyObject *capsule = key ? PyDict_GetItemWithError(recipe_of_key, key) : nullptr;
-    Py_XINCREF(capsule);
-    return capsule;
-}
+// The recipes of a key: for a call whose gradient is needed (without steps), and for all others. One may be null.
+struct Recipes { RecipePointer plain, with_gradient; };
 
-PyObject *look_up(PyObject *recipe_of_key, PyObject *const *args, size_t n, Tensors &tensors) {
-    PyObject *key = key_of(args, n, tensors), *capsule = look_up_key(recipe_of_key, key);
-    Py_XDECREF(key);
-    return capsule;
-}
+class RecipeMap {
+    struct Item { std::string key; Recipes recipes; };
+    std::unordered_multimap<uint64_t, Item> items;
+
+public:
+    Recipes *find(const Key &key) {
+        auto [begin, end] = items.equal_range(key.hash());
+        for (auto i = begin; i != end; ++i)
+            if (i->second.key.size() == key.n && !memcmp(i->second.key.data(), key.bytes, key.n))
+                return &i->second.recipes;
+        return nullptr;
+    }
+    Recipes &find_or_add(const Key &key) {
+        if (auto recipes = find(key)) return *recipes;
+        return items.insert({key.hash(), {std::string(key.bytes, key.n), {}}})->second.recipes;
+    }
+    size_t size() const {
+        size_t n = 0;
+        for (auto &item : items) n += !!item.second.recipes.plain + !!item.second.recipes.with_gradient;
+        return n;
+    }
+    void swap(RecipeMap &other) { items.swap(other.items); }
+};
 
 bool is_valid_output(const Recipe &r, const DLTensor &out, const Tensors &tensors) {
     auto &first = tensors.items[0];
@@ -183,8 +257,6 @@ PyObject *run_recipe(const Recipe &r, PyObject *allocate, PyObject *out, void *s
         if (!run_step(step, stream, bases)) Py_RETURN_NONE;
     return allocations.release(r.returns_tuple);
 }
-
-void delete_recipe(PyObject *capsule) { delete &recipe_of(capsule); }
 
 bool add_address(Step &step, PyObject *item) {
     Address a;

@@ -7,8 +7,7 @@ namespace {
 struct Table {
     PyObject_HEAD
     vectorcallfunc call;
-    PyObject *recipe_of_key;            // key -> capsule of a `Recipe`
-    PyObject *gradient_recipe_of_key;   // for calls whose gradient is needed; these recipes have no steps
+    RecipeMap recipes;
     PyObject *allocate;                 // allocates the results and the workspace
     PyObject *modes, *float32_modes;    // if one of these functions returns true, `fast` does not launch (for float32)
 };
@@ -18,10 +17,9 @@ bool is_capturing(void *stream) {
     return !driver.is_capturing(stream, &status) && status;
 }
 
-// Runs the recipe of a capsule; `args` are those of the call.
-PyObject *run_capsule(Table *table, PyObject *capsule, PyObject *out, PyObject *const *args, size_t n,
-                      const Tensors &tensors) {
-    auto &recipe = recipe_of(capsule);
+// Runs a recipe; `args` are those of the call.
+PyObject *run(Table *table, const Recipe &recipe, PyObject *out, PyObject *const *args, size_t n,
+              const Tensors &tensors) {
     DLTensor out_tensor;
     int device;
     void *stream;
@@ -29,7 +27,7 @@ PyObject *run_capsule(Table *table, PyObject *capsule, PyObject *out, PyObject *
     bool is_always_by_function = recipe.function && recipe.function_use == kAlways;
     if (!is_always_by_function && !get_device_and_stream(&device, &stream)) Py_RETURN_NONE;
     if (is_always_by_function || (recipe.function && is_capturing(stream) == (recipe.function_use == kInGraphs)))
-        return out ? Py_NewRef(Py_NotImplemented) : PyObject_Vectorcall(recipe.function, args, n, nullptr);
+        return out ? Py_NewRef(Py_NotImplemented) : recipe.function(args, n);
     if (recipe.steps.empty() || device != tensors.items[0].device.device_id ||
         (out && (!read_tensor(out, &out_tensor) || !is_valid_output(recipe, out_tensor, tensors))))
         Py_RETURN_NONE;
@@ -38,12 +36,11 @@ PyObject *run_capsule(Table *table, PyObject *capsule, PyObject *out, PyObject *
 
 PyObject *run_table(Table *table, PyObject *out, PyObject *const *args, size_t n) {
     Tensors tensors;
-    PyObject *capsule = look_up(table->recipe_of_key, args, n, tensors);
-    if (!capsule && PyErr_Occurred()) return nullptr;
-    if (!capsule) Py_RETURN_NONE;
-    PyObject *result = run_capsule(table, capsule, out, args, n, tensors);
-    Py_DECREF(capsule);
-    return result;
+    Key key;
+    auto recipes = make_key(key, args, n, tensors) ? table->recipes.find(key) : nullptr;
+    if (!recipes || !recipes->plain) Py_RETURN_NONE;
+    RecipePointer recipe = recipes->plain;
+    return run(table, *recipe, out, args, n, tensors);
 }
 
 // table(*arguments): returns the result; Ellipsis if Python must compute it each time; None if there is no recipe, or
@@ -101,24 +98,18 @@ bool needs_gradient(PyObject *const *args, size_t n) {
 PyObject *table_fast(PyObject *self, PyObject *const *args, Py_ssize_t n) {
     auto table = (Table *)self;
     Tensors tensors;
-    PyObject *key = key_of(args, n, tensors), *capsule = look_up_key(table->recipe_of_key, key), *result = nullptr;
-    if (!(capsule && recipe_of(capsule).has_gradient) && needs_gradient(args, n)) {
-        Py_XDECREF(capsule);
-        capsule = look_up_key(table->gradient_recipe_of_key, key);
-    }
-    Py_XDECREF(key);
-    if (!capsule && PyErr_Occurred()) return nullptr;
-    if (!capsule) Py_RETURN_NONE;
-    auto &recipe = recipe_of(capsule);
-    bool is_torch_autograd = recipe.function && recipe.function_use == kEagerly;
-    if (recipe.function && recipe.function_use == kAlways)
-        result = PyObject_Vectorcall(recipe.function, args, n, nullptr);
-    else if (is_torch_autograd ? !all_return_false(table->modes)
-                               : recipe.computed_by_python || !are_modes_default(table, tensors))
-        result = Py_NewRef(Py_None);
-    else result = run_capsule(table, capsule, nullptr, args, n, tensors);
-    Py_DECREF(capsule);
-    return result;
+    Key key;
+    auto recipes = make_key(key, args, n, tensors) ? table->recipes.find(key) : nullptr;
+    if (!recipes) Py_RETURN_NONE;
+    RecipePointer recipe = recipes->plain, with_gradient = recipes->with_gradient;
+    if (!(recipe && recipe->has_gradient) && needs_gradient(args, n)) recipe = with_gradient;
+    if (!recipe) Py_RETURN_NONE;
+    if (recipe->function && recipe->function_use == kAlways) return recipe->function(args, n);
+    bool is_torch_autograd = recipe->function && recipe->function_use == kEagerly;
+    if (is_torch_autograd ? !all_return_false(table->modes)
+                          : recipe->computed_by_python || !are_modes_default(table, tensors))
+        Py_RETURN_NONE;
+    return run(table, *recipe, nullptr, args, n, tensors);
 }
 
 // table.into(out, *arguments): stores the result in `out`; otherwise like table(*arguments)
@@ -127,18 +118,14 @@ PyObject *table_into(PyObject *self, PyObject *const *args, Py_ssize_t n) {
     return run_table((Table *)self, args[0], args + 1, n - 1);
 }
 
-PyObject *store_recipe(PyObject *recipes, PyObject *const *args, size_t n, std::unique_ptr<Recipe> r) {
+PyObject *store_recipe(Table *table, PyObject *const *args, size_t n, RecipePointer r, bool with_gradient = false) {
     Tensors tensors;
-    PyObject *key = key_of(args, n, tensors);
-    if (!key || !tensors.n || !check_bases(*r, tensors.n)) {
-        Py_XDECREF(key);
-        return PyErr_Occurred() ? nullptr : PyErr_Format(PyExc_TypeError, "a table does not support these arguments");
-    }
-    PyObject *capsule = PyCapsule_New(r.release(), nullptr, delete_recipe);
-    int error = capsule ? PyDict_SetItem(recipes, key, capsule) : -1;
-    Py_XDECREF(capsule);
-    Py_DECREF(key);
-    if (error) return nullptr;
+    Key key;
+    if (!make_key(key, args, n, tensors) || !tensors.n)
+        return PyErr_Format(PyExc_TypeError, "a table does not support these arguments");
+    if (!check_bases(*r, tensors.n)) return nullptr;
+    auto &recipes = table->recipes.find_or_add(key);
+    std::swap(with_gradient ? recipes.with_gradient : recipes.plain, r);    // released last, because it may run code
     Py_RETURN_NONE;
 }
 
@@ -161,8 +148,9 @@ PyObject *table_store_recipe(PyObject *self, PyObject *args) {
     if (!PyArg_ParseTuple(args, "O!O!OO|O", &PyTuple_Type, &arguments, &PyTuple_Type, &steps, &results, &workspace,
                           &in_graphs))
         return nullptr;
-    auto r = std::make_unique<Recipe>();
-    r->function = in_graphs == Py_None ? nullptr : Py_NewRef(in_graphs);
+    auto r = std::make_shared<Recipe>();
+    if (in_graphs != Py_None && !read_function_call(r->function, in_graphs, PyTuple_GET_SIZE(arguments)))
+        return nullptr;
     r->function_use = kInGraphs;
     r->workspace = workspace == Py_None ? nullptr : Py_NewRef(workspace);
     r->returns_tuple = PyList_Check(results);
@@ -171,57 +159,54 @@ PyObject *table_store_recipe(PyObject *self, PyObject *args) {
         if (!add_result(*r, PyList_GET_ITEM(results, i))) return nullptr;
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(steps); i++)
         if (!add_step(*r, PyTuple_GET_ITEM(steps, i))) return nullptr;
-    return store_recipe(((Table *)self)->recipe_of_key, &PyTuple_GET_ITEM(arguments, 0), PyTuple_GET_SIZE(arguments),
-                       std::move(r));
+    return store_recipe((Table *)self, &PyTuple_GET_ITEM(arguments, 0), PyTuple_GET_SIZE(arguments), std::move(r));
 }
 
-// table.use_function(function, arguments, with_gradient=None, only_eagerly=False): stores that a function of torch
-// computes the result for such arguments; `with_gradient`: True: if their gradient is needed, False: if it is not,
-// None: in both cases; `only_eagerly`: not in CUDA graphs
+// table.use_function(function, arguments, with_gradient=None, only_eagerly=False): stores that a function of torch, or
+// a `TorchCall`, computes the result for such arguments; `with_gradient`: True: if their gradient is needed, False: if
+// it is not, None: in both cases; `only_eagerly`: not in CUDA graphs
 PyObject *table_use_function(PyObject *self, PyObject *args) {
     PyObject *function, *arguments, *with_gradient = Py_None;
     int only_eagerly = 0;
     if (!PyArg_ParseTuple(args, "OO!|Op", &function, &PyTuple_Type, &arguments, &with_gradient, &only_eagerly))
         return nullptr;
-    auto table = (Table *)self;
-    auto r = std::make_unique<Recipe>();
-    r->function = Py_NewRef(function);
+    auto r = std::make_shared<Recipe>();
+    if (!read_function_call(r->function, function, PyTuple_GET_SIZE(arguments))) return nullptr;
     r->function_use = only_eagerly ? kEagerly : kAlways;
     r->has_gradient = with_gradient == Py_None;
-    return store_recipe(with_gradient == Py_True ? table->gradient_recipe_of_key : table->recipe_of_key,
-                       &PyTuple_GET_ITEM(arguments, 0), PyTuple_GET_SIZE(arguments), std::move(r));
+    return store_recipe((Table *)self, &PyTuple_GET_ITEM(arguments, 0), PyTuple_GET_SIZE(arguments), std::move(r),
+                        with_gradient == Py_True);
 }
 
 // table.use_python(*arguments): marks the call as one that Python must compute each time
 PyObject *table_use_python(PyObject *self, PyObject *const *args, Py_ssize_t n) {
-    auto r = std::make_unique<Recipe>();
+    auto r = std::make_shared<Recipe>();
     r->computed_by_python = true;
-    return store_recipe(((Table *)self)->recipe_of_key, args, n, std::move(r));
+    return store_recipe((Table *)self, args, n, std::move(r));
 }
 
 // table.has_recipe(*arguments): returns whether a recipe is stored for such arguments
 PyObject *table_has_recipe(PyObject *self, PyObject *const *args, Py_ssize_t n) {
     Tensors tensors;
-    PyObject *recipe = look_up(((Table *)self)->recipe_of_key, args, n, tensors);
-    if (!recipe && PyErr_Occurred()) return nullptr;
-    bool has_steps = recipe && !recipe_of(recipe).steps.empty();
-    Py_XDECREF(recipe);
-    return PyBool_FromLong(has_steps);
+    Key key;
+    auto recipes = make_key(key, args, n, tensors) ? ((Table *)self)->recipes.find(key) : nullptr;
+    return PyBool_FromLong(recipes && recipes->plain && !recipes->plain->steps.empty());
+}
+
+// Removes all recipes; releasing them may run code that uses the table.
+void remove_recipes(Table *table) {
+    RecipeMap removed;
+    table->recipes.swap(removed);
 }
 
 PyObject *table_clear(PyObject *self, PyObject *) {
-    PyDict_Clear(((Table *)self)->recipe_of_key);
-    PyDict_Clear(((Table *)self)->gradient_recipe_of_key);
+    remove_recipes((Table *)self);
     Py_RETURN_NONE;
 }
 
-Py_ssize_t table_size(PyObject *self) {
-    return PyDict_Size(((Table *)self)->recipe_of_key) + PyDict_Size(((Table *)self)->gradient_recipe_of_key);
-}
+Py_ssize_t table_size(PyObject *self) { return ((Table *)self)->recipes.size(); }
 
 int table_traverse(PyObject *self, visitproc visit, void *arg) {
-    Py_VISIT(((Table *)self)->recipe_of_key);
-    Py_VISIT(((Table *)self)->gradient_recipe_of_key);
     Py_VISIT(((Table *)self)->allocate);
     Py_VISIT(((Table *)self)->modes);
     Py_VISIT(((Table *)self)->float32_modes);
@@ -229,8 +214,7 @@ int table_traverse(PyObject *self, visitproc visit, void *arg) {
 }
 
 int table_clear_references(PyObject *self) {
-    Py_CLEAR(((Table *)self)->recipe_of_key);
-    Py_CLEAR(((Table *)self)->gradient_recipe_of_key);
+    remove_recipes((Table *)self);
     Py_CLEAR(((Table *)self)->allocate);
     Py_CLEAR(((Table *)self)->modes);
     Py_CLEAR(((Table *)self)->float32_modes);
@@ -240,6 +224,7 @@ int table_clear_references(PyObject *self) {
 void table_dealloc(PyObject *self) {
     PyObject_GC_UnTrack(self);
     table_clear_references(self);
+    ((Table *)self)->recipes.~RecipeMap();
     PyObject_GC_Del(self);
 }
 
@@ -254,26 +239,9 @@ PyObject *table_new(PyTypeObject *type, PyObject *args, PyObject *) {
     table->allocate = Py_NewRef(allocate);
     table->modes = modes ? Py_NewRef(modes) : PyTuple_New(0);
     table->float32_modes = float32_modes ? Py_NewRef(float32_modes) : PyTuple_New(0);
-    table->recipe_of_key = PyDict_New();
-    table->gradient_recipe_of_key = PyDict_New();
+    new (&table->recipes) RecipeMap;
     PyObject_GC_Track(table);
     return (PyObject *)table;
 }
 
-PyMethodDef table_methods[] = {
-    {"into", (PyCFunction)(void (*)())table_into, METH_FASTCALL, "into(out, *arguments): store the result in out"},
-    {"store_recipe", table_store_recipe, METH_VARARGS,
-     "store_recipe(arguments, steps, results, workspace, in_graphs=None): launch these steps for such arguments"},
-    {"fast", (PyCFunction)(void (*)())table_fast, METH_FASTCALL,
-     "fast(*arguments): the result if a recipe computes it in the current modes, else None"},
-    {"use_function", table_use_function, METH_VARARGS,
-     "use_function(function, arguments, with_gradient=None, only_eagerly=False): let a function compute the result"},
-    {"use_python", (PyCFunction)(void (*)())table_use_python, METH_FASTCALL,
-     "use_python(*arguments): let Python compute the result for such arguments each time"},
-    {"has_recipe", (PyCFunction)(void (*)())table_has_recipe, METH_FASTCALL,
-     "has_recipe(*arguments): whether a recipe is stored for such arguments"},
-    {"clear", table_clear, METH_NOARGS, "Remove all recipes"},
-    {}};
-PySequenceMethods table_sequence = {table_size};
-PyTypeObject TableType = {PyVarObject_HEAD_INIT(nullptr, 0)};
 }  // namespace

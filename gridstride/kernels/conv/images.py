@@ -6,7 +6,7 @@ import torch.nn.functional as F
 from . import implicit_gemm, tiles
 from .problems import Convolution, check_conv2d, convolution, depthwise_fallback, is_channels_last, padding_pair, pair
 from .problems import why_cudnn_is_faster_for_planes
-from ..call_tables import differentiable_once, needs_autograd, replayable
+from ..call_tables import differentiable_once, differentiate_eagerly, looks_up, needs_autograd, replayable
 from ..common import Explanation, dtype_name, launch
 from ..ladder import this_device
 from ..operators import operator
@@ -162,17 +162,35 @@ def _run_without_gradient(*args):
 _convolve = replayable(_run_without_gradient, _convolve_by_torch, make_torch_function=_torch_function)
 
 
+# With gradients, a depthwise convolution of up to this many elements takes less time than our Python code, except in
+# CUDA graphs, where our kernels compute it
+_MAX_HOST_BOUND_ELEMENTS = 6 * 2**20
+
+
+def _is_host_bound(x):
+    "Return whether Python overhead limits a depthwise convolution of x with its gradients"
+    return x.is_cuda and x.numel() <= _MAX_HOST_BOUND_ELEMENTS
+
+
+def _convolve_with_kernels(*args):
+    "Compute `conv2d` with our depthwise kernels and autograd"
+    return _Conv2d.apply(*_arguments(*args))
+
+
 def _differentiable_conv2d(*args):
     "Compute `conv2d` with autograd; the table stores that torch does, where it does"
     x, weight, bias, *sizes = _arguments(*args)
     problem = _problem(x, weight, *sizes)
     if problem.is_depthwise and not depthwise_fallback(problem, x):
-        return _Conv2d.apply(x, weight, bias, *sizes)
+        if _is_host_bound(x) and x.numel():
+            return differentiate_eagerly(_convolve, _convolve_with_kernels, _torch_function(*args), *args)
+        return _convolve_with_kernels(*args)
     if not torch.compiler.is_compiling() and (table := _convolve.table_for(*args)) is not None:
         table.use_function(_torch_function(*args), args, True)
     return _convolve_by_torch(*args)
 
 
+@looks_up(_convolve, 'x', 'weight', 'bias', 'stride', 'padding', 'dilation', 'groups')
 def conv2d(
     x,  # (images, channels, height, width) of float32, float16 or bfloat16; contiguous or channels last, else copied
     weight,  # (out_channels, channels per group, height, width), of the same dtype
@@ -184,7 +202,9 @@ def conv2d(
 ):  # (images, out_channels, height, width), stored as x is; accumulated in float32
     """Convolve images with small kernels, as `F.conv2d` does; differentiable. Our kernels compute the depthwise
     convolutions for which they are faster (differentiable once); torch (cuDNN) computes all other convolutions, and all
-    gradients of dense ones. `explain_conv2d` returns the implementation, and the reason.
+    gradients of dense ones. With a gradient, torch also computes depthwise convolutions of up to 6 million elements,
+    except in CUDA graphs, because our Python code would take longer than the kernels. `explain_conv2d` returns the
+    implementation, and the reason.
 
         conv2d(x, weight, padding=3, groups=x.shape[1])
 
@@ -224,6 +244,8 @@ def explain_conv2d(
         return Explanation((), reason)
     if not problem.is_depthwise:
         return Explanation(('dense',), implicit_gemm.REASON)
+    if needs_autograd(x, weight, bias) and _is_host_bound(x) and not torch.cuda.is_current_stream_capturing():
+        return Explanation((), 'Python would take longer than our kernels and gradients; CUDA graphs capture them')
     if is_channels_last(x):
         return Explanation(('depthwise_nhwc',), 'a depthwise convolution, channels last: one thread per two channels')
     return Explanation(('depthwise',), 'a depthwise convolution of planes: each element of x is loaded once per tile')

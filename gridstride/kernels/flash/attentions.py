@@ -9,7 +9,8 @@ from torch.nn.functional import scaled_dot_product_attention
 from . import calls
 from .calls import DIMS, AttentionProblem
 from .launches import launch_mapped
-from ..call_tables import make_apply, differentiable_once, differentiate_eagerly, needs_autograd, replayable
+from ..call_tables import ARGUMENTS, make_apply, differentiable_once, differentiate_eagerly, looks_up, needs_autograd
+from ..call_tables import replayable, torch_call
 from ..operators import constant, operator
 from ..ladder.rung import this_device
 from ..common import check_tensor, launch
@@ -437,17 +438,17 @@ def _make_torch_attention(q, k, v, causal, scale, window=None, *unused_options):
     "Return a function of such q, k and v, and of ignored options, that calls SDPA with little overhead"
     if window is not None:
         return _torch_attention
-    is_causal, is_gqa = bool(causal), q.size(1) != k.size(1)
-    if scale is None and not causal and not is_gqa:  # parsing options takes some microseconds
-        return lambda q, k, v, *options: scaled_dot_product_attention(q, k, v)
-    if scale is None and not is_gqa:
-        return lambda q, k, v, *options: scaled_dot_product_attention(q, k, v, None, 0.0, is_causal)
-    return lambda q, k, v, *options: scaled_dot_product_attention(
-        q, k, v, None, 0.0, is_causal, scale=scale, enable_gqa=is_gqa
-    )
+    is_gqa = q.size(1) != k.size(1)
+    # Parsing options takes some microseconds, so those with their defaults are not passed.
+    positional = (None, 0.0, bool(causal)) if causal or is_gqa or scale is not None else ()
+    options = dict(scale=scale) if scale is not None else {}
+    options |= dict(enable_gqa=True) if is_gqa else {}
+    return torch_call(scaled_dot_product_attention, *ARGUMENTS[:3], *positional, **options)
 
 
 _attend = replayable(_run_attention, _torch_attention, make_torch_function=_make_torch_attention)
+_ATTEND_PARAMETERS = 'q', 'k', 'v', 'causal', 'scale', 'window', 'bias', 'gradients', 'deterministic'
+looks_up(_attend, *_ATTEND_PARAMETERS)(attention)
 
 
 def _checked_attention(q, k, v, causal, scale, window, lens, bias, lse, gradients, deterministic):

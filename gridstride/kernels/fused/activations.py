@@ -7,7 +7,8 @@ from .calls import Dropout
 from .sources import DTYPE_BYTES, accumulator_type
 from ..operators import operator
 from ..ladder.rung import this_device
-from ..call_tables import make_apply, differentiable_once, differentiate_eagerly, needs_autograd
+from ..call_tables import ARGUMENTS, make_apply, differentiable_once, differentiate_eagerly, looks_up, needs_autograd
+from ..call_tables import torch_call
 from ..common import check_matches, check_tensor, dtype_name, is_host_bound, launch, tensor_vector_width
 from ..common import to_contiguous
 
@@ -26,11 +27,21 @@ def _uses_tanh(op_name, approximate):
 _TORCH_MIN_FLOAT32_ELEMENTS = 2**20
 
 
+def _torch_function(x, tanh):
+    "Return a function of such arguments that computes `gelu` with torch, with little overhead"
+    return torch_call(torch._C._nn.gelu, ARGUMENTS[0], approximate='tanh' if tanh else 'none')
+
+
 def _torch_gelu(x, tanh):
-    return torch._C._nn.gelu(x, approximate='tanh' if tanh else 'none')
+    return _torch_function(x, tanh)(x)
 
 
-@operator('gelu(Tensor x, bool tanh) -> Tensor', lambda x, tanh: torch.empty_like(x), _torch_gelu)
+@operator(
+    'gelu(Tensor x, bool tanh) -> Tensor',
+    lambda x, tanh: torch.empty_like(x),
+    _torch_gelu,
+    make_torch_function=_torch_function,
+)
 def _gelu(x, tanh):
     check_tensor('gelu', x, DTYPE_BYTES)
     if x.is_cuda and x.dtype is torch.float32 and x.numel() >= _TORCH_MIN_FLOAT32_ELEMENTS:
@@ -75,6 +86,7 @@ class _Gelu(torch.autograd.Function):
 _apply_gelu = make_apply(_Gelu)
 
 
+@looks_up(_gelu.eager, 'x', ('approximate', _APPROXIMATIONS))
 def gelu(
     x,  # a tensor of float32, float16, bfloat16 or float64; if it is not contiguous, it is copied first
     approximate='none',  # 'none': exact, with erf; 'tanh': the tanh approximation
@@ -95,7 +107,7 @@ def gelu(
     if not needs_autograd(x):
         return _gelu.eager(x, tanh)
     if is_host_bound(x, DTYPE_BYTES):
-        return differentiate_eagerly(_gelu.eager, _apply_gelu, _torch_gelu, x, tanh)
+        return differentiate_eagerly(_gelu.eager, _apply_gelu, _torch_function(x, tanh), x, tanh)
     return _apply_gelu(x, tanh)
 
 

@@ -11,7 +11,8 @@ from typing import NamedTuple
 import torch
 
 from .sources import DTYPE_BYTES, accumulator_type, kernel_source
-from ..call_tables import make_apply, differentiable_once, differentiate_eagerly, needs_autograd, replayable
+from ..call_tables import ARGUMENTS, make_apply, differentiable_once, differentiate_eagerly, looks_up, needs_autograd
+from ..call_tables import replayable, torch_call
 from ..operators import untraced
 from ..ladder.launches import Long
 from ..ladder.rung import KernelLaunch, this_device
@@ -339,14 +340,17 @@ _MAX_HOST_BOUND_BYTES = 2**25
 _TORCH_REDUCTIONS = {'none': 0, 'mean': 1, 'sum': 2}  # reduction -> its code in torch
 
 
-def _torch_cross_entropy(logits, target, ignore_index, reduction):
-    return torch._C._nn.cross_entropy_loss(logits, target, None, _TORCH_REDUCTIONS[reduction], ignore_index, 0.0)
+def _torch_function(ignore_index, reduction):
+    "Return a function of logits and targets that computes the loss with torch, with little overhead"
+    options = None, _TORCH_REDUCTIONS[reduction], ignore_index, 0.0
+    return torch_call(torch._C._nn.cross_entropy_loss, *ARGUMENTS[:2], *options)
 
 
 def _apply_to_copy(logits, target, ignore_index, reduction):
     return _apply_cross_entropy(logits, target, ignore_index, reduction, False)
 
 
+@looks_up(_run_loss, 'logits', 'target', 'ignore_index', 'reduction')
 def cross_entropy(
     logits,  # a tensor (rows, classes) of float32, bfloat16, float16 or float64; with `in_place` it must be contiguous
     target,  # an int64 tensor (rows,): the class of each row
@@ -389,7 +393,9 @@ def _compute_cross_entropy(logits, target, ignore_index, reduction, in_place):
             return _apply_cross_entropy(logits, target, ignore_index, reduction, in_place)
         options = ignore_index, reduction
         _check_cross_entropy(logits, target, *options)
-        return differentiate_eagerly(_run_loss, _apply_to_copy, _torch_cross_entropy, logits, target, *options)
+        return differentiate_eagerly(
+            _run_loss, _apply_to_copy, _torch_function(*options), logits, target, *options
+        )
     return _run_loss(logits.detach(), target, ignore_index, reduction)
 
 

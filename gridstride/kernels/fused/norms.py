@@ -8,7 +8,8 @@ from .sources import DTYPE_BYTES, accumulator_type
 from ..autocast import autocast_operands, is_autocast_enabled
 from ..operators import operator
 from ..ladder.rung import this_device
-from ..call_tables import make_apply, differentiable_once, differentiate_eagerly, needs_autograd, replayable
+from ..call_tables import ARGUMENTS, make_apply, differentiable_once, differentiate_eagerly, looks_up, needs_autograd
+from ..call_tables import replayable, torch_call
 from ..common import check_matches, check_tensor, dtype_name, is_host_bound, launch, tensor_vector_width, to_contiguous
 
 
@@ -170,7 +171,18 @@ def _torch_normalize(x, weight, bias, residual, eps, centered):
     return y if residual is None else (y, x)
 
 
-_normalize = replayable(_run_without_gradient, _torch_normalize)
+def _torch_function(x, weight, bias, residual, eps, centered):
+    "Return a function of such arguments that normalizes with torch, with little overhead"
+    if residual is not None:
+        return _torch_normalize
+    x_argument, weight_argument, bias_argument, *_ = ARGUMENTS
+    shape = tuple(x.shape[-1:])
+    if centered:
+        return torch_call(torch.layer_norm, x_argument, shape, weight_argument, bias_argument, eps)
+    return torch_call(torch.rms_norm, x_argument, shape, weight_argument, eps)
+
+
+_normalize = replayable(_run_without_gradient, _torch_normalize, make_torch_function=_torch_function)
 
 
 def _torch_layer_norm(x):
@@ -204,20 +216,25 @@ def _apply_norm_to_operands(x, weight, bias, residual, eps, centered):
     if not hasattr(x, 'data_ptr') or not x.dim():
         return _apply_norm_function(*operands)
     if x.is_cuda and 0 < x.numel() <= _TORCH_MAX_GRADIENT_ELEMENTS:
-        _check_operands('layer_norm' if centered else 'rms_norm', *operands[:4])
-        table = None if torch.compiler.is_compiling() else _normalize.table_for(*operands)
-        if table is not None:
-            table.use_function(_torch_normalize, operands, True)
-        return _torch_normalize(*operands)
+        return _differentiate_with_torch(*operands)
     if is_host_bound(x, DTYPE_BYTES) and residual is None:
         _check_operands('layer_norm' if centered else 'rms_norm', *operands[:4])
-        return differentiate_eagerly(_normalize, _apply_norm_function, _torch_normalize, *operands)
+        return differentiate_eagerly(_normalize, _apply_norm_function, _torch_function(*operands), *operands)
     if _is_torch_faster(x, True, centered):
-        _check_operands('layer_norm' if centered else 'rms_norm', *operands[:4])
-        return _torch_normalize(*operands)
+        return _differentiate_with_torch(*operands)
     return _apply_norm_function(*operands)
 
 
+def _differentiate_with_torch(*operands):  # the arguments of `_normalize`
+    "Normalize with torch, which records the gradient; the table stores that it does"
+    _check_operands('layer_norm' if operands[-1] else 'rms_norm', *operands[:4])
+    table = None if torch.compiler.is_compiling() else _normalize.table_for(*operands)
+    if table is not None:
+        table.use_function(_torch_function(*operands), operands, True)
+    return _torch_normalize(*operands)
+
+
+@looks_up(_normalize, 'x', 'weight', None, 'residual', 'eps', False)
 def rms_norm(
     x,  # a tensor (..., width) of float32, float16, bfloat16 or float64; if it is not contiguous, it is copied first
     weight=None,  # (width,), of the same dtype
@@ -241,6 +258,7 @@ def rms_norm(
     return _apply_norm(x, weight, None, residual, eps, False)
 
 
+@looks_up(_normalize, 'x', 'weight', 'bias', 'residual', 'eps', True)
 def layer_norm(
     x,  # as for `rms_norm`
     weight=None,  # (width,), of the same dtype

@@ -14,7 +14,8 @@ from ..autocast import autocast_operands, is_autocast_enabled
 from ..operators import operator
 from ..ladder.launches import Long
 from ..ladder.rung import KernelLaunch, this_device
-from ..call_tables import make_apply, differentiable_once, differentiate_eagerly, needs_autograd
+from ..call_tables import ARGUMENTS, make_apply, differentiable_once, differentiate_eagerly, looks_up, needs_autograd
+from ..call_tables import torch_call
 from ..common import check_tensor, dtype_name, is_host_bound, launch, tensor_vector_width, to_contiguous
 from ...utils import cdiv
 
@@ -259,9 +260,11 @@ _apply_softmax_function = make_apply(_Softmax)
 _MAX_HOST_BOUND_BYTES = {False: 2**25, True: 2**26}  # softmax, log softmax
 
 
-def _torch_softmax(x, log):
-    "Call the operators that `x.softmax(-1)` and `x.log_softmax(-1)` call, without their overhead"
-    return torch._log_softmax(x, -1, False) if log else torch._softmax(x, -1, False)
+# The operators that `x.softmax(-1)` and `x.log_softmax(-1)` call, without their overhead
+_TORCH_CALLS = {
+    False: torch_call(torch._softmax, ARGUMENTS[0], -1, False),
+    True: torch_call(torch._log_softmax, ARGUMENTS[0], -1, False),
+}
 
 
 def _last_axis_softmax(x):
@@ -280,10 +283,11 @@ def _apply_softmax(x, log):
     if not needs_autograd(x):
         return _softmax.eager(x, log)
     if is_host_bound(x, DTYPE_BYTES, _MAX_HOST_BOUND_BYTES[log]) and x.dim():
-        return differentiate_eagerly(_softmax.eager, _apply_softmax_function, _torch_softmax, x, log)
+        return differentiate_eagerly(_softmax.eager, _apply_softmax_function, _TORCH_CALLS[log], x, log)
     return _apply_softmax_function(x, log)
 
 
+@looks_up(_softmax.eager, 'x', False)
 def softmax(
     x,  # a tensor of float32, float16, bfloat16 or float64; if it is not contiguous, it is copied first
 ):  # a tensor like `x`
@@ -301,6 +305,7 @@ def softmax(
     return _apply_softmax(x, False)
 
 
+@looks_up(_softmax.eager, 'x', True)
 def log_softmax(
     x,  # as for `softmax`
 ):  # a tensor like `x`

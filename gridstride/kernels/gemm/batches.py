@@ -11,7 +11,7 @@ from . import plan, bf16x6
 from .calls import GemmProblem, choose_tile, estimate_cycles
 from ..ladder.rung import PreparedLaunches, this_device
 from ..sparse.launches import launch_prepared
-from ..call_tables import needs_autograd, replayable
+from ..call_tables import looks_up, needs_autograd, replayable
 from ..common import make_context_current_once, dtype_name
 
 
@@ -102,6 +102,7 @@ class _Bmm(torch.autograd.Function):
         )
 
 
+@looks_up(_bmm_forward, 'a', 'b')
 def bmm(
     a,  # (count, M, K)
     b,  # (count, K, N)
@@ -117,7 +118,11 @@ def bmm(
         return result
     if not needs_autograd(a, b):
         return _bmm_forward(a, b)
-    return torch.bmm(a, b) if isinstance(_kernel_operands(a, b), str) else _Bmm.apply(a, b)
+    if not isinstance(_kernel_operands(a, b), str):
+        return _Bmm.apply(a, b)
+    if not torch.compiler.is_compiling() and (table := _bmm_forward.table_for(a, b)) is not None:
+        table.use_function(torch.bmm, (a, b), True)
+    return torch.bmm(a, b)
 
 
 # A grouped GEMM: consecutive rows of `a` form groups, and each group has its own matrix of `b`.

@@ -11,7 +11,7 @@ import torch
 from torch.autograd import forward_ad
 
 from .plan import MAX_PLANS, TYPES, allows_tf32, cache_clearers, fallback_reason, is_torch_faster_in_graphs, multiply
-from ..call_tables import make_apply, is_any_autocast_enabled
+from ..call_tables import entry_point, install_entry_points, is_any_autocast_enabled, make_apply
 from ..operators import operator
 from ..ladder.rung import GemmKernel
 from ..common import make_context_current_once
@@ -58,6 +58,7 @@ def _compiled_table():
         return
     table = module.Table(torch._C._dynamo.guards._empty_strided_cuda, (is_any_autocast_enabled,), (_may_use_tf32,))
     cache_clearers.append(table.clear)
+    install_entry_points(table, [entry_point(matmul, 'a', 'b')])
     return table
 
 

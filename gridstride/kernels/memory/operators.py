@@ -6,6 +6,7 @@ NAME_launches returns these launches for a dtype and a size, for NAME and for `e
 
 import math
 from functools import lru_cache
+from inspect import signature
 from typing import NamedTuple
 
 from .sources import TYPES, kernel_source
@@ -31,17 +32,20 @@ MAX_BINS = 8192
 
 
 @lru_cache
-def _replayable(run, torch_fallback, use_torch_in_graphs):
-    "Wrap a function that runs an operator, so that later calls replay its launches (`call_tables`). This imports torch"
-    from ..call_tables import replayable
+def _replayable(function, run, *options):
+    """Wrap `run`, which computes what the public function `function` does, so that later calls replay its launches
+    (`call_tables`); `options`: (name, value) pairs for `replayable`. This imports torch"""
+    from ..call_tables import entry_point, replayable
 
-    return replayable(run, torch_fallback, use_torch_in_graphs=use_torch_in_graphs)
+    call = replayable(run, **dict(options))
+    call.entry_points.append(entry_point(function, *signature(function).parameters))
+    return call
 
 
-def _call(op_name, run, x, *constants, torch_operator=None, torch_fallback=None, use_torch_in_graphs=None):
-    """Replay the recorded launches of an operator if its table has an entry for such a call; else call `run` with a
-    contiguous `x`. Under autocast, `x` is converted to the dtype that autocast selects for `torch_operator`."""
-    replayable_run = _replayable(run, torch_fallback, use_torch_in_graphs)
+def _call(function, run, x, *constants, torch_operator=None, **options):
+    """Replay the recorded launches of a public function if its table has an entry for such a call; else call `run` with
+    a contiguous `x`. Under autocast, `x` is converted to the dtype that autocast selects for `torch_operator`."""
+    replayable_run, op_name = _replayable(function, run, *options.items()), function.__name__
     if (result := replayable_run.fast(x, *constants)) is not None:
         return result
     reject_gradient(op_name, x)
@@ -231,7 +235,7 @@ def sum(
         sum(x, axis=-1)
 
     Raises TypeError and ValueError for an `x` or `axis` that is not supported."""
-    return _call('sum', _run_sum, x, axis, torch_operator=_torch_sum)
+    return _call(sum, _run_sum, x, axis, torch_operator=_torch_sum)
 
 
 def _run_sum(x, axis):
@@ -259,7 +263,7 @@ def multistage_sum(
     x,  # as for `sum`
 ):  # as for `sum`
     "Compute the sum of all elements as `sum` does, on a Hopper GPU with a pipeline of bulk copies"
-    return _call('sum', _run_bulk_sum, x)
+    return _call(multistage_sum, _run_bulk_sum, x)
 
 
 def _run_bulk_sum(x):
@@ -318,7 +322,7 @@ def argmax(
         argmax(x, axis=-1)
 
     Raises TypeError and ValueError for an `x` or `axis` that is not supported."""
-    return _call('argmax', _run_argmax, x, axis)
+    return _call(argmax, _run_argmax, x, axis)
 
 
 def _run_argmax(x, axis):
@@ -412,7 +416,7 @@ def scan(
         scan(x)
 
     Raises TypeError and ValueError for an `x` or `axis` that is not supported."""
-    return _call('scan', _run_scan, x, axis, torch_operator=_torch_scan)
+    return _call(scan, _run_scan, x, axis, torch_operator=_torch_scan)
 
 
 def _run_scan(x, axis):
@@ -460,7 +464,7 @@ def histogram(
         histogram(bytes_, 256)
 
     Raises TypeError and ValueError for unsupported arguments."""
-    return _call('histogram', _run_histogram, x, bins, low, high)
+    return _call(histogram, _run_histogram, x, bins, low, high)
 
 
 def _run_histogram(x, bins, low, high):
@@ -523,12 +527,18 @@ def transpose(
         transpose(x)  # (..., rows, columns) -> (..., columns, rows)
 
     Raises TypeError and ValueError for an `x` that is not supported."""
-    options = dict(torch_fallback=_torch_transpose, use_torch_in_graphs=_are_small_matrices)
-    return _call('transpose', _run_transpose, x, **options)
+    return _call(transpose, _run_transpose, x, **_TRANSPOSE_OPTIONS)
 
 
 def _torch_transpose(x):
     return x.mT.contiguous()
+
+
+def _torch_view(x):
+    "Return a function that transposes a contiguous tensor with a single row or column, without a copy"
+    from ..call_tables import ARGUMENTS, torch_call
+
+    return torch_call(import_torch().Tensor.view, ARGUMENTS[0], tuple(x.mT.shape))
 
 
 _TORCH_MAX_ELEMENTS = 2**16
@@ -537,6 +547,11 @@ _TORCH_MAX_ELEMENTS = 2**16
 def _are_small_matrices(x):
     "Return whether torch's kernel is faster, although its call has more overhead; see benchmarks/every_shape.py"
     return x.shape[-2] <= _FEW_ROWS and x.numel() <= _TORCH_MAX_ELEMENTS
+
+
+_TRANSPOSE_OPTIONS = dict(
+    torch_fallback=_torch_transpose, use_torch_in_graphs=_are_small_matrices, make_torch_function=_torch_view
+)
 
 
 def _run_transpose(x):

@@ -6,7 +6,7 @@ from .compaction import select
 from .keys import as_bits, check_keys, key_type
 from .sorts import sort
 from .sources import kernel_source
-from ..call_tables import replayable
+from ..call_tables import looks_up, replayable
 from ..common import import_torch, launch, vector_width
 from ..ladder.launches import Long
 from ..ladder import KernelLaunch, this_device
@@ -51,6 +51,20 @@ def _unique_by_sort(x, with_positions):
 _replayable_sort = replayable(_unique_by_sort)
 
 
+def _leave_to_torch(x, return_counts):
+    return NotImplemented
+
+
+def _unique_by_torch(x, return_counts):
+    "Call the operator that `torch.unique` calls, without its overhead"
+    elements, _, counts = import_torch()._unique2(x, True, False, return_counts)
+    return (elements, counts) if return_counts else elements
+
+
+_unique_of_few = replayable(_leave_to_torch, _unique_by_torch)
+
+
+@looks_up(_unique_of_few, 'x', 'return_counts')
 def unique(
     x,  # a tensor of integers or floats
     return_counts=False,  # True: also return how often each element occurs
@@ -66,7 +80,7 @@ def unique(
     torch = import_torch()
     check_keys('unique', x)
     if x.is_cuda and x.numel() <= _TORCH_MAX_ELEMENTS:
-        return torch.unique(x, return_counts=bool(return_counts))
+        return _unique_of_few(x, bool(return_counts))
     x = x.flatten()
     if x.element_size() <= 2 and not return_counts and x.numel():
         elements, total = _replayable_bitmap(x)

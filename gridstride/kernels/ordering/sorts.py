@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from .keys import KeyType, as_bits, check_axis, check_keys, key_type, move_back, move_last, reject_gradients
 from .sources import UNSIGNED_TYPES, dynamic_smem_bytes, kernel_source
-from ..call_tables import replayable
+from ..call_tables import looks_up, replayable
 from ..common import Explanation, import_torch, launch, vector_width
 from ..ladder.launches import Long
 from ..ladder import KernelLaunch, this_device
@@ -222,6 +222,7 @@ def _sort(x, values, axis, descending):
 _replayable_sort = replayable(_sort)
 
 
+@looks_up(_replayable_sort, 'x', 'values', 'axis', 'descending')
 def sort(
     x,  # a tensor of integers or floats
     values=None,  # a tensor of integers or floats with the shape of `x`, which is permuted like `x`
@@ -256,6 +257,7 @@ def _argsort(x, axis, descending):
 _replayable_argsort = replayable(_argsort)
 
 
+@looks_up(_replayable_argsort, 'x', 'axis', 'descending')
 def argsort(
     x,  # as for `sort`
     axis=-1,

@@ -5,7 +5,7 @@ from functools import lru_cache
 
 from .keys import KeyType, as_bits, check_axis, check_keys, key_type, move_back, move_last, reject_gradients
 from .sources import UNSIGNED_TYPES, kernel_source
-from ..call_tables import replayable
+from ..call_tables import looks_up, replayable
 from ..common import Explanation, import_torch, launch, pow2_clamp, vector_width
 from ..ladder import KernelLaunch, this_device
 from ...utils import cdiv
@@ -103,9 +103,14 @@ def _topk_by_torch(x, k, axis, largest):
     return tuple(import_torch().topk(x, k, axis, bool(largest)))
 
 
-_replayable_topk = replayable(_topk, _topk_by_torch)
+def _torch_function(x, k, axis, largest):
+    return import_torch().topk if isinstance(largest, bool) else _topk_by_torch
 
 
+_replayable_topk = replayable(_topk, _topk_by_torch, make_torch_function=_torch_function)
+
+
+@looks_up(_replayable_topk, 'x', 'k', 'axis', 'largest')
 def topk(
     x,  # a tensor of integers or floats
     k,
