@@ -692,7 +692,7 @@ def progress(argv):
     p = parser('progress', 'Show how many exercises are solved, and which lesson comes next.')
     p.add_argument('lessons', nargs='*', metavar='NN')
     args = p.parse_args(argv)
-    try: print(lessons.progress(copies.FOLDER if copies.FOLDER.exists() else ROOT/'nbs', chosen=args.lessons))
+    try: print(lessons.progress(copies.FOLDER if copies.FOLDER.exists() else ROOT/'nbs', chosen_lessons=args.lessons))
     except (LookupError, ValueError) as e: fail(e)
 
 

@@ -212,7 +212,7 @@ def check(
     if g_dtype != w_dtype:
         raise _mismatch(f'dtype differs: got {g_dtype}, want {w_dtype}')
     if w.dtype.kind in 'fc' and np.isnan(w).any():
-        raise ValueError('the expected values contain NaN: pass expected values without NaN')
+        raise ValueError('the expected values contain NaN, which never compares equal: remove the NaN')
     default_rtol, default_atol = _TOLERANCES.get(g_dtype, (0, 0))
     bad = _differs(g, w, default_rtol if rtol is None else rtol, default_atol if atol is None else atol)
     if not bad.any():

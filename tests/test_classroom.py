@@ -31,7 +31,7 @@ def test_the_student_edition_has_no_solutions_and_no_outputs(tmp_path):
     assert lessons.exercises(nb) == lessons.exercises(whole) and lessons.code(nb) == lessons.code(whole)
     assert not any(c.get('outputs') or c.get('execution_count') for c in nb['cells'])
     kept = [c['id'] for c in whole['cells'] if not classroom.is_solution(c)]
-    assert [c['id'] for c in nb['cells']] == kept and lessons.stale(nb)
+    assert [c['id'] for c in nb['cells']] == kept and lessons.is_stale(nb)
 
 
 def test_every_exercise_has_a_solution_that_the_student_edition_leaves_out():

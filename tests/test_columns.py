@@ -91,12 +91,12 @@ def queued(kind, launches):
 def test_a_run_that_waited_for_the_cpu_does_not_count():
     "As when a compiler takes the CPU in the fifth run: it and the later ones have no pause"
     c, kernel = queued(clocks.Events, iter([1e-5]*4 + [.01] + [1e-5]*5))
-    assert c.times(kernel, 10) == pytest.approx([5e-6]*4) and not c.late
+    assert c.times(kernel, 10) == pytest.approx([5e-6]*4) and not c.num_late_batches
 
 
 def test_a_batch_that_was_queued_too_late_is_measured_again():
     c, kernel = queued(clocks.Events, iter([.002]*3 + [1e-5]*3))
-    assert c.times(kernel, 3) == pytest.approx([5e-6]*3) and not c.late
+    assert c.times(kernel, 3) == pytest.approx([5e-6]*3) and not c.num_late_batches
 
 
 def test_times_of_the_cpu_are_refused_in_tables_and_warned_of_elsewhere():
@@ -104,7 +104,7 @@ def test_times_of_the_cpu_are_refused_in_tables_and_warned_of_elsewhere():
     c, kernel = queued(FlushedByWrites, repeat(.05))
     with pytest.raises(RuntimeError, match=saying(3, 2)): c.times(kernel, 2)
     c, kernel = queued(clocks.Events, repeat(.05))
-    assert min(c.times(kernel, 2)) > .02 and c.late == 1
+    assert min(c.times(kernel, 2)) > .02 and c.num_late_batches == 1
     assert any('CPU time' in o for o in timing.warnings_about_omissions(c, True))
     assert not timing.warnings_about_omissions(clocks.Clock(), True)
 

@@ -179,7 +179,7 @@ def test_what_lessons_take_from_each_other_is_what_is_kept():
 @pytest.mark.parametrize('path', sorted(NBS.rglob('*.ipynb')), ids=lambda p: str(p.relative_to(NBS)))
 def test_outputs_are_not_older_than_the_code(path):
     where,nb = path.name.partition('_')[0] if path.parent == NBS else path.relative_to(ROOT),L.read(path)
-    assert not L.stale(nb), (f'{path.name} was edited after its outputs were made. Run: '
+    assert not L.is_stale(nb), (f'{path.name} was edited after its outputs were made. Run: '
                              f'python3 course.py run {where} --save')
     assert not [o for o in shown(nb) if o.startswith('New key: ')], f'{path.name} was saved under benchmarks/rekey.py'
 
@@ -382,7 +382,7 @@ def test_save_is_in_clean_form_and_the_same_again(tmp_path, run):
     assert run(tmp_path/'nbs', 'run', '--save', GRIDSTRIDE_BACKEND='sim').returncode == 0
     saved = path.read_text(encoding='utf-8')
     nb = json.loads(saved)
-    assert nb['metadata']['gridstride'] == dict(code=L.code_hash(nb), backend='sim') and not L.stale(nb)
+    assert nb['metadata']['gridstride'] == dict(code=L.code_hash(nb), backend='sim') and not L.is_stale(nb)
     assert [len(c['outputs']) for c in nb['cells']] == [1, 2, 1, 0, 2, 1, 1, 0, 1], \
         'the outputs of every kind are there'
     assert 'ä' in saved and ' at 0x' not in saved and nb['cells'][6]['metadata'] == dict(

@@ -71,7 +71,7 @@ def test_a_catalogue_says_that_it_is_unreviewed(path, catalogue_of):
 def test_a_built_notebook_has_the_same_cells_and_code(path, catalogue_of, tmp_path):
     made, english = T.build(path.parent.name, path.stem, tmp_path)
     new, old = lessons.read(made), lessons.read(T.lesson_file(path.stem))
-    assert made.name == T.lesson_file(path.stem).name and not lessons.stale(new)
+    assert made.name == T.lesson_file(path.stem).name and not lessons.is_stale(new)
     assert [c['id'] for c in new['cells']] == [c['id'] for c in old['cells']]
     assert not [c for c, o in zip(new['cells'], old['cells']) if c != o and c['cell_type'] == 'code']
     first = ''.join(new['cells'][0]['source'])

@@ -127,9 +127,9 @@ class Listing(str):
                 blocks.append([])
             if isinstance(item, Instruction) and item.kind != 'barrier':
                 blocks[-1 - (item.kind == 'control')].append(item)
-        longest = max(blocks, key=lambda items: sum(item.kind == kind for item in items))
-        if any(item.kind == kind for item in longest):
-            return self._listing_of(longest)
+        longest_block = max(blocks, key=lambda items: sum(item.kind == kind for item in items))
+        if any(item.kind == kind for item in longest_block):
+            return self._listing_of(longest_block)
         raise ValueError(f'{self.name} has no instructions of the kind {kind!r} in its {self.language.upper()}')
 
     def _listing_of(self, items):
@@ -189,11 +189,11 @@ def _rows(listings):
     instructions_of_line = [{line: instructions for line, _, instructions in listing.lines} for listing in listings]
     rows = []
     lines_with_code = sorted({line for items_of_line in instructions_of_line for line in items_of_line} & set(source))
-    for previous, line in zip([None] + lines_with_code, lines_with_code):
-        if previous and line - previous > _MAX_GAP:
+    for previous_line, line in zip([None] + lines_with_code, lines_with_code):
+        if previous_line and line - previous_line > _MAX_GAP:
             rows.append((0, None, []))
-        elif previous:
-            rows += [(i, source.get(i, ''), []) for i in range(previous + 1, line)]
+        elif previous_line:
+            rows += [(i, source.get(i, ''), []) for i in range(previous_line + 1, line)]
         rows.append((line, source[line], [items_of_line.get(line, []) for items_of_line in instructions_of_line]))
     unattributed_instructions = [
         [i for line, items in items_of_line.items() if line not in source for i in items]

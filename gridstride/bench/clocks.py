@@ -52,12 +52,12 @@ class Clock:
 
     def _mean_time(self, fn, min_seconds):
         "Return the seconds per call, of as many calls as take `min_seconds`"
-        calls, elapsed, start = 0, -1, time.perf_counter()
+        num_calls, elapsed, start = 0, -1, time.perf_counter()
         while elapsed < min_seconds:
             fn()
-            calls += 1
+            num_calls += 1
             elapsed = time.perf_counter() - start
-        return elapsed / calls
+        return elapsed / num_calls
 
 
 # A GPU lowers its clock when it is too hot or draws too much power; then kernels are slower. NVML, the library that
@@ -166,11 +166,11 @@ MAX_TRIES = 3  # batches that are timed until one has a run that is not late
 
 
 class Events(Clock):
-    "CUDA events on the current device; `late` counts the batches in which all runs were late"
+    "CUDA events on the current device; `num_late_batches` counts those in which all runs were late"
 
     gpu = True
     max_batch = 100  # runs; more would not fit into the queue
-    late = 0
+    num_late_batches = 0
 
     def __init__(self, flush=True):
         if flush not in (True, False, 'read'):
@@ -211,7 +211,7 @@ class Events(Clock):
 
     def handle_all_late(self, times):
         "Count a late batch, and return its times although they include CPU time"
-        self.late += 1
+        self.num_late_batches += 1
         return times
 
     def _batch(self, fn, n):

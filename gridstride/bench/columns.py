@@ -43,9 +43,9 @@ class SmClocks:
         import torch
         from ..cpp.kernel import cuda_kernel
 
-        sms = torch.cuda.get_device_properties().multi_processor_count
+        num_sms = torch.cuda.get_device_properties().multi_processor_count
         self.kernel = cuda_kernel(_COUNTERS_SRC)
-        self.blocks = 4 * sms
+        self.blocks = 4 * num_sms
         self.counters = torch.zeros(2, MAX_SMS, 2, dtype=torch.int64, device='cuda')
 
     def queue_read(self, i):  # i: 0 before, 1 after

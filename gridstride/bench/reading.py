@@ -27,11 +27,11 @@ def reads(
 
     kernel = cuda_kernel(_READ)
     words = x.view(-1).view(torch.int32)
-    packs = len(words) // 4
+    num_vectors = len(words) // 4
     found = torch.zeros(1, dtype=torch.int32, device=x.device)
 
     def run():
-        kernel[cdiv(packs, 512), 512](words, found, packs)
+        kernel[cdiv(num_vectors, 512), 512](words, found, num_vectors)
         return found
 
     return run

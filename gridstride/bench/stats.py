@@ -65,7 +65,7 @@ def is_steady(times) -> bool:
     return len(times) >= MIN_RUNS and relative_half_width(summary(times)) <= MAX_HALF_WIDTH
 
 
-def _drifts(times):
+def _has_drift(times):
     "Return whether the last third of the runs is significantly slower or faster than the first"
     third = len(times) // 3
     if third < 6:
@@ -86,7 +86,7 @@ def time_warnings(times) -> list:  # of sentences; empty for good measurements
     if relative_interquartile_range(s) > MAX_SPREAD:
         middle = f'the middle half of the runs spreads over {relative_interquartile_range(s):.0%} of the median'
         warnings.append(f'noisy: {middle}; something else may use the machine')
-    if _drifts(times):
+    if _has_drift(times):
         change = f"{abs(s.drift):.1%} {'slower' if s.drift > 0 else 'faster'}"
         warnings.append(f'drifting: the last third of the runs is {change} than the first')
     return warnings

@@ -280,7 +280,7 @@ def warnings_about_omissions(clock, checks) -> list:  # of sentences
     late_message = (
         'the GPU reached each run before it was queued, so times may include CPU time: does the function synchronize?'
     )
-    late_warnings = [late_message] if getattr(clock, 'late', 0) else []
+    late_warnings = [late_message] if getattr(clock, 'num_late_batches', 0) else []
     return (
         check_warnings
         + late_warnings

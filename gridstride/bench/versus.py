@@ -132,8 +132,8 @@ class Comparison(Expectations):
         return [self._row(name, t) for name, t in sorted(self.timings.items(), key=lambda item: item[1].median)]
 
     def _row(self, name, t):
-        largest = max(t.fractions.items(), key=lambda item: item[1], default=None)
-        fraction = f'{largest[1]:.0%} of {largest[0]}' if largest else ''
+        largest_fraction = max(t.fractions.items(), key=lambda item: item[1], default=None)
+        fraction = f'{largest_fraction[1]:.0%} of {largest_fraction[0]}' if largest_fraction else ''
         graph = time_text(t.graph) if t.graph else ''
         rate = rate_text(t.gbs, t.tflops)
         return name, time_text(t.median), graph, rate, fraction, self._speedup_text(name), self.expectation(name)

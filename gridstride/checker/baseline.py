@@ -17,12 +17,12 @@ class AllowedFindings:
 
     `finding in AllowedFindings(codes=['race'])` tests a `Finding`."""
 
-    def __init__(self, codes=(), entries=(), all_findings=False):
-        self.codes, self.all_findings = {*codes}, all_findings
+    def __init__(self, codes=(), entries=(), allows_all=False):
+        self.codes, self.allows_all = {*codes}, allows_all
         self._identities = {*map(_identity, entries)}
 
     def __contains__(self, finding):
-        return self.all_findings or finding.code in self.codes or _identity(entry_of(finding)) in self._identities
+        return self.allows_all or finding.code in self.codes or _identity(entry_of(finding)) in self._identities
 
 
 def _identity(entry):
@@ -49,8 +49,8 @@ def read_baseline(file) -> list:  # of entries, which are dictionaries with fiel
 
 def stale_lines(entries, found_entries):
     "Yield a line per entry of a baseline that was not found"
-    found = {*map(_identity, found_entries)}
-    for kind, code, file, kernel, source in sorted({*map(_identity, entries)} - found):
+    found_identities = {*map(_identity, found_entries)}
+    for kind, code, file, kernel, source in sorted({*map(_identity, entries)} - found_identities):
         yield f'{file}: [{kind}/{code}] in {kernel} is in the baseline, but was not found: {source}'
 
 

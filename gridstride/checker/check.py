@@ -148,8 +148,8 @@ def _set_error(result, run, findings, allowed):
 
 def _add_findings(result, findings, allowed):
     "Add the findings of a run to a result, each once"
-    known = {f.key for f in (*result.findings, *result.allowed_findings)}
-    for finding in (f for f in findings if f.key not in known):
+    known_keys = {f.key for f in (*result.findings, *result.allowed_findings)}
+    for finding in (f for f in findings if f.key not in known_keys):
         (result.allowed_findings if finding in allowed else result.findings).append(finding)
 
 
@@ -338,7 +338,7 @@ def main(argv=None) -> int:  # exit status: 0 without findings, 1 with findings,
     except ValueError as e:
         parser.error(f'--seeds: {e}')
     entries = _read_entries(parser, options)
-    allowed = AllowedFindings(options.allow, entries, all_findings=bool(options.write_baseline))
+    allowed = AllowedFindings(options.allow, entries, allows_all=bool(options.write_baseline))
     _prepare_emulator(options.files)
     limits = dict(deadline=time.monotonic() + options.time_limit)
     results = [check_file(_job(file, options, args), schedules, allowed, **limits) for file in options.files]

@@ -55,8 +55,8 @@ class Finding:
     @classmethod
     def from_dict(cls, values):
         "Return the finding that `to_dict` stored; ignore fields that this version does not know"
-        known = {f.name for f in fields(cls)}
-        known_values: dict[str, Any] = {name: v for name, v in values.items() if name in known}
+        known_names = {f.name for f in fields(cls)}
+        known_values: dict[str, Any] = {name: v for name, v in values.items() if name in known_names}
         return cls(**{name: tuple(v) if isinstance(v, list) else v for name, v in known_values.items()})
 
 
@@ -98,8 +98,8 @@ def require_codes(codes):
     "Raise `ValueError` for a code that no finding has"
     from ..diagnostics.messages import MESSAGES
 
-    if unknown := {*codes} - {code for _, code in MESSAGES}:
-        raise ValueError(f'unknown code {min(unknown)}; in a report, the code follows the slash in [kind/code]')
+    if unknown_codes := {*codes} - {code for _, code in MESSAGES}:
+        raise ValueError(f'unknown code {min(unknown_codes)}; in a report, the code follows the slash in [kind/code]')
 
 
 def _to_ints(xyz):

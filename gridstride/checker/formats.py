@@ -64,8 +64,8 @@ def to_text(results) -> str:
     launches, schedules = (sum(r.launches for r in results), max((len(r.schedules) for r in results), default=0))
     counts = [count_text(len(findings), 'finding'), count_text(len(results), 'file'), count_text(launches, 'launch')]
     counts.append(count_text(schedules, 'schedule'))
-    if failed := sum(bool(r.error) for r in results):
-        counts.append(f'{failed} not checked')
+    if num_failed := sum(bool(r.error) for r in results):
+        counts.append(f'{num_failed} not checked')
     return '\n\n'.join([*paragraphs, ', '.join(counts)])
 
 

@@ -90,13 +90,13 @@ class LineCoverage:
         from ..sim.kernel import active_traces
 
         branches = _BranchTrace()
-        previous = sys.gettrace()
+        previous_trace = sys.gettrace()
         active_traces.append(branches)
         sys.settrace(self._on_call)
         try:
             yield
         finally:
-            sys.settrace(previous)
+            sys.settrace(previous_trace)
             active_traces.remove(branches)
             for site, counts in branches.counts.items():
                 add_counts(self.branches, site, counts)
@@ -147,11 +147,11 @@ def merge_coverages(coverages) -> dict:
     "Merge the coverage of several processes, as `to_dict` returns it"
     out = {}
     for file, file_coverage in (row for coverage in coverages for row in coverage.items()):
-        merged = out.setdefault(file, dict(executable=[], executed=[], branches={}))
+        merged_coverage = out.setdefault(file, dict(executable=[], executed=[], branches={}))
         for name in ('executable', 'executed'):
-            merged[name] = sorted({*merged[name], *file_coverage[name]})
+            merged_coverage[name] = sorted({*merged_coverage[name], *file_coverage[name]})
         for line, counts in file_coverage['branches'].items():
-            add_counts(merged['branches'], line, counts)
+            add_counts(merged_coverage['branches'], line, counts)
     return out
 
 
@@ -172,18 +172,18 @@ def ranges(lines) -> str:
 def report(coverage: dict):
     "Yield the lines of the report: per file the number of executed lines, the lines not executed, and the branches"
     for file, file_coverage in sorted(coverage.items()):
-        missing = sorted({*file_coverage['executable']} - {*file_coverage['executed']})
+        missing_lines = sorted({*file_coverage['executable']} - {*file_coverage['executed']})
         count = f'{len(file_coverage["executed"])} of {len(file_coverage["executable"])} lines of kernels'
-        yield f'{file}: {count}' + (f'; not executed: {ranges(missing)}' if missing else '')
+        yield f'{file}: {count}' + (f'; not executed: {ranges(missing_lines)}' if missing_lines else '')
         for line, counts in sorted(file_coverage['branches'].items(), key=lambda row: int(row[0])):
             if text := _describe_branch(*counts):
                 yield f'  line {line}: {text}'
 
 
-def _describe_branch(taken, others, divergent):
+def _describe_branch(num_taken, num_others, num_divergent):
     "Describe a branch that all warps or none take, or in which some diverge; '' for other branches"
-    if not others:
-        return f'all {taken} warps take the branch'
-    if not taken:
-        return f'none of {others} warps takes the branch'
-    return f'{divergent} of {taken + others - divergent} warps diverge' if divergent else ''
+    if not num_others:
+        return f'all {num_taken} warps take the branch'
+    if not num_taken:
+        return f'none of {num_others} warps takes the branch'
+    return f'{num_divergent} of {num_taken + num_others - num_divergent} warps diverge' if num_divergent else ''

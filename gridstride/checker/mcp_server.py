@@ -129,15 +129,15 @@ class ProtocolError(Exception):
 def _require_arguments(schema, arguments):
     "Raise `ProtocolError` unless the arguments match a schema"
     types = dict(string=str, integer=int)
-    unknown = [name for name in arguments if name not in schema['properties']]
-    missing = [name for name in schema['required'] if name not in arguments]
-    wrong = [
+    unknown_names = [name for name in arguments if name not in schema['properties']]
+    missing_names = [name for name in schema['required'] if name not in arguments]
+    wrong_types = [
         name
         for name, value in arguments.items()
         if name in schema['properties'] and not _is_valid(schema['properties'][name], value, types)
     ]
-    if unknown or missing or wrong:
-        problems = dict(unknown=unknown, missing=missing, invalid=wrong)
+    if unknown_names or missing_names or wrong_types:
+        problems = dict(unknown=unknown_names, missing=missing_names, invalid=wrong_types)
         text = '; '.join(f'{kind}: {", ".join(names)}' for kind, names in problems.items() if names)
         raise ProtocolError(-32602, f'invalid arguments ({text})')
 

@@ -105,8 +105,8 @@ def _allowed_codes(item):
     codes = set(item.config.option.gridstride_allow)
     for marker in item.iter_markers('gridstride_allow'):
         codes.update(marker.args)
-        named = marker.kwargs.get('code', ())
-        codes.update([named] if isinstance(named, str) else named)
+        marker_codes = marker.kwargs.get('code', ())
+        codes.update([marker_codes] if isinstance(marker_codes, str) else marker_codes)
     return codes
 
 

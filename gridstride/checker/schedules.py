@@ -55,12 +55,12 @@ def schedules_of(
         raise ValueError(
             f'seeds must be {"at least 1" if seeds < 1 else f"1 with order {order!r}, a single schedule"}; got {seeds}'
         )
-    shuffled = [Schedule('shuffle', seed) for seed in range(seeds)]
+    shuffled_schedules = [Schedule('shuffle', seed) for seed in range(seeds)]
     if order == 'shuffle':
-        return shuffled
+        return shuffled_schedules
     if order:
         return [Schedule(order)]
-    return [Schedule('forward'), Schedule('reverse'), *shuffled][:seeds]
+    return [Schedule('forward'), Schedule('reverse'), *shuffled_schedules][:seeds]
 
 
 def shrink_sizes(
@@ -94,12 +94,14 @@ def minimize_swaps(
 
     >>> str(minimize_swaps(Schedule('shuffle', 3), lambda schedule: schedule.swaps >= 5))
     'shuffle:3:5'"""
-    failed, swaps = 0, 1  # without swaps it is `forward`, which was run before
+    max_failed_swaps, swaps = 0, 1  # without swaps it is `forward`, which was run before
     while not reproduces(schedule._replace(swaps=swaps)):
-        failed, swaps = swaps, 2 * swaps
+        max_failed_swaps, swaps = swaps, 2 * swaps
         if swaps > max_swaps:
             return schedule
-    while swaps - failed > 1:
-        middle = (failed + swaps) // 2
-        failed, swaps = (failed, middle) if reproduces(schedule._replace(swaps=middle)) else (middle, swaps)
+    while swaps - max_failed_swaps > 1:
+        middle = (max_failed_swaps + swaps) // 2
+        max_failed_swaps, swaps = (
+            (max_failed_swaps, middle) if reproduces(schedule._replace(swaps=middle)) else (middle, swaps)
+        )
     return schedule._replace(swaps=swaps)

@@ -35,13 +35,13 @@ def line_in_file(
 
 def _best_match(text, source, line):
     "Return (number of matching lines, line of the text); (0, None) if no line matches, or several match equally well"
-    in_file, compiled = [[row.strip() for row in t.splitlines()] for t in (text, source)]
-    if not 0 < line <= len(compiled) or not compiled[line - 1]:
+    file_lines, compiled_lines = [[row.strip() for row in t.splitlines()] for t in (text, source)]
+    if not 0 < line <= len(compiled_lines) or not compiled_lines[line - 1]:
         return 0, None
-    candidates = [i for i, file_line in enumerate(in_file) if _has_line(file_line, compiled[line - 1])]
-    num_matches = {i: _count_matches(in_file, compiled, i - line + 1) for i in candidates}
-    best = [i for i in candidates if num_matches[i] == max(num_matches.values())]
-    return (num_matches[best[0]], best[0] + 1) if len(best) == 1 else (0, None)
+    candidates = [i for i, file_line in enumerate(file_lines) if _has_line(file_line, compiled_lines[line - 1])]
+    num_matches = {i: _count_matches(file_lines, compiled_lines, i - line + 1) for i in candidates}
+    best_offsets = [i for i in candidates if num_matches[i] == max(num_matches.values())]
+    return (num_matches[best_offsets[0]], best_offsets[0] + 1) if len(best_offsets) == 1 else (0, None)
 
 
 def _has_line(file_line, compiled_line):
@@ -49,10 +49,10 @@ def _has_line(file_line, compiled_line):
     return file_line == compiled_line or len(compiled_line) > 8 and compiled_line in file_line
 
 
-def _count_matches(in_file, compiled, offset):
+def _count_matches(file_lines, compiled_lines, offset):
     "Count the equal lines if line 0 of the compiled source is line `offset` of the file"
-    indices = range(max(0, -offset), min(len(compiled), len(in_file) - offset))
-    return sum(in_file[offset + i] == compiled[i] != '' for i in indices)
+    indices = range(max(0, -offset), min(len(compiled_lines), len(file_lines) - offset))
+    return sum(file_lines[offset + i] == compiled_lines[i] != '' for i in indices)
 
 
 def program_files():

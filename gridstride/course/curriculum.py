@@ -1124,9 +1124,9 @@ def chapter_title(slug: str):
 def lesson_of_file(name: str):  # '08a_timing.ipynb'
     "Return the lesson whose notebook has this slug, or the first one of a chapter; None if there is none"
     slug = re.sub(r'^\d\d[a-z]?_', '', Path(name).stem)
-    matching = [lesson for lesson in LESSONS if lesson.slug == slug]
-    matching = matching or [lesson for lesson in LESSONS if lesson.chapter == slug]
-    return matching[0] if matching else None
+    matching_lessons = [lesson for lesson in LESSONS if lesson.slug == slug]
+    matching_lessons = matching_lessons or [lesson for lesson in LESSONS if lesson.chapter == slug]
+    return matching_lessons[0] if matching_lessons else None
 
 
 def part_of(lesson) -> str:

@@ -48,7 +48,7 @@ def machine(
     **overrides,  # attributes of another machine, for tests
 ) -> SimpleNamespace:
     "Describe this machine for the checks"
-    facts = dict(
+    machine_info = dict(
         system=sys.platform,
         path=os.environ.get('PATH', ''),
         env=os.environ,
@@ -65,12 +65,12 @@ def machine(
         has=lambda name: importlib.util.find_spec(name) is not None,
         free=lambda: shutil.disk_usage(ROOT).free,
     )
-    return SimpleNamespace(**{**facts, **overrides})
+    return SimpleNamespace(**{**machine_info, **overrides})
 
 
-def _find_program(m, *names):
+def _find_program(machine_info, *names):
     "Return the path of the first of the programs `names` that is installed, or None"
-    return next((p for p in (shutil.which(n, path=m.path) for n in names) if p), None)
+    return next((p for p in (shutil.which(n, path=machine_info.path) for n in names) if p), None)
 
 
 def _output_of(*cmd):
@@ -128,13 +128,13 @@ _PACKAGES = {
 _INSTALL = {'apt': 'apt install', 'dnf': 'dnf install', 'pacman': 'pacman -S', 'brew': 'brew install'}
 
 
-def _package_manager(m):
+def _package_manager(machine_info):
     "Return the package manager of the machine; None if it is unknown"
     return next(
         (
             manager
-            for manager in (['brew'] if m.system == 'darwin' else ['apt', 'dnf', 'pacman'])
-            if _find_program(m, manager)
+            for manager in (['brew'] if machine_info.system == 'darwin' else ['apt', 'dnf', 'pacman'])
+            if _find_program(machine_info, manager)
         ),
         None,
     )
@@ -142,25 +142,27 @@ def _package_manager(m):
 
 def fix(
     requirement,  # a key of `_PACKAGES`
-    m=None,  # the machine; None: this one
+    machine_info=None,  # the machine; None: this one
 ) -> str:  # a command
     "Return the command that installs a requirement on this machine"
-    m = m or machine()
-    if requirement == 'compiler' and m.system == 'darwin':
+    machine_info = machine_info or machine()
+    if requirement == 'compiler' and machine_info.system == 'darwin':
         return 'xcode-select --install'
-    manager = _package_manager(m)
+    manager = _package_manager(machine_info)
     package = _PACKAGES[requirement].get(manager)
     if not package:
-        name = _PACKAGES[requirement]['apt'].format(*m.python)
+        name = _PACKAGES[requirement]['apt'].format(*machine_info.python)
         return f'install {name} (or the package of your system that provides it)'
-    sudo = 'sudo ' if m.user and manager != 'brew' else ''
-    return f'{sudo}{_INSTALL[manager]} {package.format(*m.python)}'
+    sudo = 'sudo ' if machine_info.user and manager != 'brew' else ''
+    return f'{sudo}{_INSTALL[manager]} {package.format(*machine_info.python)}'
 
 
-def _pip(m, *args):
+def _pip(machine_info, *args):
     "Return the command that installs packages: into the course's environment, or into the one that runs this"
     pip_install = (
-        '.venv/bin/python -m pip install -c constraints.txt' if m.course else f'{sys.executable} -m pip install'
+        '.venv/bin/python -m pip install -c constraints.txt'
+        if machine_info.course
+        else f'{sys.executable} -m pip install'
     )
     return ' '.join([pip_install, *args])
 
@@ -174,19 +176,19 @@ Row = namedtuple('Row', 'state found fix', defaults=('', ''))
 _COURSE_ONLY = Row('optional', 'none; only the course needs it')
 
 
-def _python(m):
-    version = '.'.join(map(str, m.python))
-    if m.python[:2] >= MIN_PYTHON:
+def _python(machine_info):
+    version = '.'.join(map(str, machine_info.python))
+    if machine_info.python[:2] >= MIN_PYTHON:
         return Row('ok', version)
-    return Row('missing', f'{version}, which is too old', fix('python', m))
+    return Row('missing', f'{version}, which is too old', fix('python', machine_info))
 
 
-def _venv(m):
-    missing_modules = [module for module in ('venv', 'ensurepip') if not m.has(module)]
-    if missing_modules and not m.course:
+def _venv(machine_info):
+    missing_modules = [module for module in ('venv', 'ensurepip') if not machine_info.has(module)]
+    if missing_modules and not machine_info.course:
         return _COURSE_ONLY
     if missing_modules:
-        return Row('missing', f"no module {' and '.join(missing_modules)}", fix('venv', m))
+        return Row('missing', f"no module {' and '.join(missing_modules)}", fix('venv', machine_info))
     return Row('ok', 'venv and ensurepip')
 
 
@@ -227,11 +229,11 @@ def environment_version(
     return completed.stdout.strip()
 
 
-def _environment(m):
+def _environment(machine_info):
     "Check that the course's .venv exists and works"
-    if not m.course:
+    if not machine_info.course:
         return _COURSE_ONLY
-    home = Path(m.root) / '.venv'
+    home = Path(machine_info.root) / '.venv'
     if not home.exists():
         return Row('missing', 'not set up yet', 'python3 course.py setup')
     try:
@@ -245,24 +247,26 @@ def _environment(m):
     return Row('ok', str(home))
 
 
-def compiler(m=None):  # the machine; None: this one
+def compiler(machine_info=None):  # the machine; None: this one
     "Return the path of a C++ compiler that works, or None"
-    m = m or machine()
-    if m.system == 'darwin' and not _output_of(_find_program(m, 'xcode-select') or 'xcode-select', '-p'):
+    machine_info = machine_info or machine()
+    if machine_info.system == 'darwin' and not _output_of(
+        _find_program(machine_info, 'xcode-select') or 'xcode-select', '-p'
+    ):
         return None  # without the command line tools clang++ is a stub
-    return _find_program(m, *(m.env.get('CXX', '').split()[:1]), 'g++', 'clang++', 'c++')
+    return _find_program(machine_info, *(machine_info.env.get('CXX', '').split()[:1]), 'g++', 'clang++', 'c++')
 
 
-def _compiler(m):
-    compiler_path = compiler(m)
+def _compiler(machine_info):
+    compiler_path = compiler(machine_info)
     if not compiler_path:
-        return Row('missing', 'no g++, clang++ or c++', fix('compiler', m))
+        return Row('missing', 'no g++, clang++ or c++', fix('compiler', machine_info))
     return Row('ok', (_output_of(compiler_path, '--version') or compiler_path).splitlines()[0])
 
 
-def _disk(m):
-    is_set_up = not m.course or (Path(m.root) / '.venv').exists()
-    free = m.free()
+def _disk(machine_info):
+    is_set_up = not machine_info.course or (Path(machine_info.root) / '.venv').exists()
+    free = machine_info.free()
     required_bytes = 10**9 if is_set_up else MIN_FREE
     free_space = f'{free / 1e9:.1f} GB free'
     return (
@@ -274,25 +278,25 @@ def _disk(m):
 
 # Importing torch takes seconds, and a broken torch may crash. So these functions read its version from its metadata,
 # and its CUDA version from a small file.
-def _distribution(m, name):
+def _distribution(machine_info, name):
     "Return the installed package `name`, or None"
-    return next(iter(metadata.distributions(name=name, path=list(m.site))), None)
+    return next(iter(metadata.distributions(name=name, path=list(machine_info.site))), None)
 
 
-def _row_for_absent(m, name):
+def _row_for_absent(machine_info, name):
     "Return the row of a missing package: the set-up installs it, or pip if the set-up is complete"
-    if not m.course:
-        return Row('missing' if name == 'numpy' else 'optional', 'not installed', _pip(m, name))
-    has_environment = environment_version(Path(m.root) / '.venv')
-    return Row('missing', 'not installed', _pip(m, name) if has_environment else 'python3 course.py setup')
+    if not machine_info.course:
+        return Row('missing' if name == 'numpy' else 'optional', 'not installed', _pip(machine_info, name))
+    has_environment = environment_version(Path(machine_info.root) / '.venv')
+    return Row('missing', 'not installed', _pip(machine_info, name) if has_environment else 'python3 course.py setup')
 
 
 def _required_check(name):
     "Return a check for a Python package that the lessons need"
 
-    def check(m):
-        distribution = _distribution(m, name)
-        return Row('ok', distribution.version) if distribution else _row_for_absent(m, name)
+    def check(machine_info):
+        distribution = _distribution(machine_info, name)
+        return Row('ok', distribution.version) if distribution else _row_for_absent(machine_info, name)
 
     return check
 
@@ -300,20 +304,20 @@ def _required_check(name):
 def _optional_check(name, system=None):
     "Return a check for an optional Python package"
 
-    def check(m):
-        distribution = _distribution(m, name)
+    def check(machine_info):
+        distribution = _distribution(machine_info, name)
         if distribution:
             return Row('ok', distribution.version)
-        if system and m.system != system:
-            return Row('optional', f'not available for {m.system}')
-        return Row('optional', 'not installed', _pip(m, name))
+        if system and machine_info.system != system:
+            return Row('optional', f'not available for {machine_info.system}')
+        return Row('optional', 'not installed', _pip(machine_info, name))
 
     return check
 
 
-def _torch_cuda(m):
+def _torch_cuda(machine_info):
     "Return the CUDA version that torch was built for; None for a CPU build or no torch"
-    distribution = _distribution(m, 'torch')
+    distribution = _distribution(machine_info, 'torch')
     return runpy.run_path(str(distribution.locate_file('torch/version.py'))).get('cuda') if distribution else None
 
 
@@ -332,9 +336,9 @@ def torch_build(
     site,  # folders in which packages are installed
 ) -> str:  # such as '2.13.0+cpu, built for the CPU only, 0.7 GB'; '' if it is not installed
     "Return which build of PyTorch is installed, and its size with the CUDA libraries"
-    m = machine(site=site)
-    distribution = _distribution(m, 'torch')
-    cuda = _torch_cuda(m)
+    machine_info = machine(site=site)
+    distribution = _distribution(machine_info, 'torch')
+    cuda = _torch_cuda(machine_info)
     if not distribution:
         return ''
     libraries = [
@@ -345,120 +349,129 @@ def torch_build(
     return ', '.join(filter(None, [*parts, libraries_size and f"and {libraries_size} of NVIDIA's libraries"]))
 
 
-def has_gpu(m=None) -> bool:  # the machine; None: this one
+def has_gpu(machine_info=None) -> bool:  # the machine; None: this one
     "Return whether this machine has an NVIDIA GPU, with or without a driver that works"
-    m = m or machine()
-    return bool(m.driver()[0]) or _is_on_pci_bus(m)
+    machine_info = machine_info or machine()
+    return bool(machine_info.driver()[0]) or _is_on_pci_bus(machine_info)
 
 
-def _torch(m):
-    build = torch_build(m.site)
-    cuda = _torch_cuda(m)
+def _torch(machine_info):
+    build = torch_build(machine_info.site)
+    cuda = _torch_cuda(machine_info)
     if not build:
-        return _row_for_absent(m, 'torch')
-    num_gpus, newest_cuda = m.driver()
-    if has_gpu(m) and not cuda:
-        return Row('mismatch', f'{build}, but this machine has a GPU', _pip(m, '--force-reinstall torch'))
+        return _row_for_absent(machine_info, 'torch')
+    num_gpus, newest_cuda = machine_info.driver()
+    if has_gpu(machine_info) and not cuda:
+        return Row('mismatch', f'{build}, but this machine has a GPU', _pip(machine_info, '--force-reinstall torch'))
     if num_gpus and _major(newest_cuda) < _major(cuda):
-        return Row('mismatch', f'{build}, but the driver supports CUDA {newest_cuda} at most', fix('driver', m))
+        return Row(
+            'mismatch', f'{build}, but the driver supports CUDA {newest_cuda} at most', fix('driver', machine_info)
+        )
     return Row('ok', build)
 
 
 # A GPU without a driver is visible on the PCI bus. NVIDIA's vendor number is 0x10de, and the class of a display
 # controller starts with 0x03.
-def _is_on_pci_bus(m):
+def _is_on_pci_bus(machine_info):
     "Return whether the PCI bus has an NVIDIA GPU, with or without a driver"
 
     def read(p):
         return p.read_text().strip() if p.exists() else ''
 
-    return any(read(d / 'vendor') == '0x10de' and read(d / 'class').startswith('0x03') for d in Path(m.pci).glob('*'))
+    return any(
+        read(d / 'vendor') == '0x10de' and read(d / 'class').startswith('0x03')
+        for d in Path(machine_info.pci).glob('*')
+    )
 
 
-def _gpu(m):
-    num_gpus, newest_cuda = m.driver()
-    nvidia_smi = _find_program(m, 'nvidia-smi')
+def _gpu(machine_info):
+    num_gpus, newest_cuda = machine_info.driver()
+    nvidia_smi = _find_program(machine_info, 'nvidia-smi')
     gpu_names = _output_of(nvidia_smi, '--query-gpu=name,driver_version', '--format=csv,noheader') if nvidia_smi else ''
     if num_gpus:
         return Row(
             'ok', f"{num_gpus} with CUDA up to {newest_cuda}: {'; '.join(gpu_names.splitlines()) or 'name unknown'}"
         )
-    if _is_on_pci_bus(m):
-        return Row('missing', 'an NVIDIA GPU whose driver does not work', fix('driver', m))
+    if _is_on_pci_bus(machine_info):
+        return Row('missing', 'an NVIDIA GPU whose driver does not work', fix('driver', machine_info))
     return Row('optional', 'none: kernels are simulated on the CPU')
 
 
-def _nvcc(m):
-    homes = [m.env[k] for k in ('CUDA_HOME', 'CUDA_PATH') if m.env.get(k)] + [m.cuda]
-    nvcc_path = _find_program(m, 'nvcc', *(f'{h}/bin/nvcc' for h in homes))
-    if not nvcc_path and m.driver()[0]:
-        return Row('missing', 'not found', fix('nvcc', m))
+def _nvcc(machine_info):
+    homes = [machine_info.env[k] for k in ('CUDA_HOME', 'CUDA_PATH') if machine_info.env.get(k)] + [machine_info.cuda]
+    nvcc_path = _find_program(machine_info, 'nvcc', *(f'{h}/bin/nvcc' for h in homes))
+    if not nvcc_path and machine_info.driver()[0]:
+        return Row('missing', 'not found', fix('nvcc', machine_info))
     if not nvcc_path:
         return Row('optional', 'none; not needed without a GPU')
     version = re.search(r'release (\d+\.\d+)', _output_of(nvcc_path, '--version'))
     if not version:
-        return Row('missing', f'{nvcc_path} does not report its version', fix('nvcc', m))
-    cuda = _torch_cuda(m)
+        return Row('missing', f'{nvcc_path} does not report its version', fix('nvcc', machine_info))
+    cuda = _torch_cuda(machine_info)
     if not cuda or _major(cuda) == _major(version[1]):
         return Row('ok', version[1])
-    return Row('mismatch', f'{version[1]}, but torch is built for CUDA {cuda}', _toolkit_fix(cuda, m))
+    return Row('mismatch', f'{version[1]}, but torch is built for CUDA {cuda}', _toolkit_fix(cuda, machine_info))
 
 
-def _toolkit_fix(cuda, m):
+def _toolkit_fix(cuda, machine_info):
     "Return the command that installs the CUDA toolkit of a given version"
-    if _package_manager(m) not in ('apt', 'dnf'):
+    if _package_manager(machine_info) not in ('apt', 'dnf'):
         return f'install the CUDA toolkit {cuda}'
-    return f"{fix('nvcc', m).replace('nvidia-cuda-toolkit', 'cuda-toolkit')}-{cuda.replace('.', '-')}"
+    return f"{fix('nvcc', machine_info).replace('nvidia-cuda-toolkit', 'cuda-toolkit')}-{cuda.replace('.', '-')}"
 
 
-def _ninja(m):
-    ninja_path = _find_program(m, 'ninja', 'ninja-build')
+def _ninja(machine_info):
+    ninja_path = _find_program(machine_info, 'ninja', 'ninja-build')
     if not ninja_path:
-        return Row('optional', 'not found', _pip(m, 'ninja'))
+        return Row('optional', 'not found', _pip(machine_info, 'ninja'))
     return Row('ok', _output_of(ninja_path, '--version') or ninja_path)
 
 
-def _header(m):
-    header_path = Path(m.include) / 'Python.h'
+def _header(machine_info):
+    header_path = Path(machine_info.include) / 'Python.h'
     return (
         Row('ok', str(header_path))
         if header_path.exists()
-        else Row('optional', f'{header_path} does not exist', fix('header', m))
+        else Row('optional', f'{header_path} does not exist', fix('header', machine_info))
     )
 
 
-def _launcher(m):
+def _launcher(machine_info):
     "Check whether compiled code (`cpp/launcher.cpp`) launches kernels on a GPU, or ctypes, which is slower"
-    if not m.driver()[0]:
+    if not machine_info.driver()[0]:
         return Row('optional', 'none; not needed without a GPU')
-    if reason := m.launches():
-        return Row('optional', f'by ctypes, which is slower: {reason}', _launcher_fix(m))
+    if reason := machine_info.launches():
+        return Row('optional', f'by ctypes, which is slower: {reason}', _launcher_fix(machine_info))
     return Row('ok', 'by compiled code')
 
 
-def _launcher_fix(m):
-    if not (Path(m.include) / 'Python.h').exists():
-        return fix('header', m)
-    return '' if compiler(m) else fix('compiler', m)
+def _launcher_fix(machine_info):
+    if not (Path(machine_info.include) / 'Python.h').exists():
+        return fix('header', machine_info)
+    return '' if compiler(machine_info) else fix('compiler', machine_info)
 
 
-def _assembly(m):
+def _assembly(machine_info):
     "Check for the compiler to PTX and SASS that needs no GPU: two packages, or the tools of a CUDA toolkit"
 
     def package(name):
-        return getattr(_distribution(m, name), 'version', None)
+        return getattr(_distribution(machine_info, name), 'version', None)
 
-    nvrtc = package('nvidia-cuda-nvrtc') or next((p.name for p in Path(m.cuda).glob('lib64/libnvrtc.so.*')), None)
-    disassembler = package('nvidia-cuda-nvdisasm') or _find_program(m, 'nvdisasm', f'{m.cuda}/bin/nvdisasm')
+    nvrtc = package('nvidia-cuda-nvrtc') or next(
+        (p.name for p in Path(machine_info.cuda).glob('lib64/libnvrtc.so.*')), None
+    )
+    disassembler = package('nvidia-cuda-nvdisasm') or _find_program(
+        machine_info, 'nvdisasm', f'{machine_info.cuda}/bin/nvdisasm'
+    )
     if nvrtc and disassembler:
         return Row('ok', f'NVRTC {nvrtc}, nvdisasm {disassembler}')
-    if m.system != 'linux':
-        return Row('optional', f'not available for {m.system}: lessons show recorded results')
+    if machine_info.system != 'linux':
+        return Row('optional', f'not available for {machine_info.system}: lessons show recorded results')
     problem = ' and '.join(
         f'no {name}' for name, installed in (('NVRTC', nvrtc), ('nvdisasm', disassembler)) if not installed
     )
-    packages = "-e '.[asm]'" if m.course else 'nvidia-cuda-nvrtc nvidia-cuda-nvdisasm'
-    return Row('optional', f'{problem}: lessons show recorded results', _pip(m, packages))
+    packages = "-e '.[asm]'" if machine_info.course else 'nvidia-cuda-nvrtc nvidia-cuda-nvdisasm'
+    return Row('optional', f'{problem}: lessons show recorded results', _pip(machine_info, packages))
 
 
 CHECKS = [  # (requirement, its purpose, the function that checks it)
@@ -483,18 +496,18 @@ CHECKS = [  # (requirement, its purpose, the function that checks it)
 
 
 def examine(
-    m=None,  # the machine; None: this one
+    machine_info=None,  # the machine; None: this one
     checks=CHECKS,  # the checks to run
 ) -> list:  # of (requirement, purpose, `Row`)
     "Run all checks; the row of a check that raises an exception has the error"
 
     def guard(check):
         try:
-            return check(m)
+            return check(machine_info)
         except Exception as e:
             return Row('missing', f'the check failed ({type(e).__name__}: {e})')
 
-    m = m or machine()
+    machine_info = machine_info or machine()
     return [(requirement, purpose, guard(check)) for requirement, purpose, check in checks]
 
 

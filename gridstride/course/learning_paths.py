@@ -86,10 +86,10 @@ def select_lessons(
     "Return the lessons with these slugs; raises `LookupError` for a slug that no lesson has"
     chosen_lessons = []
     for slug in slugs.split():
-        matching = [lesson for lesson in lessons if slug in (lesson.slug, lesson.chapter)]
-        if not matching:
+        matching_lessons = [lesson for lesson in lessons if slug in (lesson.slug, lesson.chapter)]
+        if not matching_lessons:
             raise LookupError(f'no lesson or chapter has the slug {slug!r}')
-        chosen_lessons += matching
+        chosen_lessons += matching_lessons
     return chosen_lessons
 
 

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from ..support.atomic_write import write_atomically
 from ..support.tables import Table
-from .notebooks import NBS, ROOT, code, code_hash, lessons, pick, read, stale
+from .notebooks import NBS, ROOT, code, code_hash, lessons, pick, read, is_stale
 from .progress import RENAMED, exercises, progress, progress_file, read_progress, read_tries
 
 __all__ = [
@@ -29,7 +29,7 @@ __all__ = [
     'read',
     'code',
     'code_hash',
-    'stale',
+    'is_stale',
     'LessonError',
     'StaleRecording',
     'execute',

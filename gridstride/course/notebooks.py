@@ -10,7 +10,7 @@ from pathlib import Path
 import gridstride
 from .publishing import is_setup
 
-__all__ = ['ROOT', 'NBS', 'lessons', 'pick', 'read', 'code', 'code_hash', 'stale']
+__all__ = ['ROOT', 'NBS', 'lessons', 'pick', 'read', 'code', 'code_hash', 'is_stale']
 
 
 # A lesson is a notebook in `nbs/` whose name starts with the number of its chapter, and a letter if the chapter has
@@ -71,6 +71,6 @@ def code_hash(nb) -> str:  # 16 hexadecimal digits
     return hashlib.sha256(json.dumps(code(nb)).encode()).hexdigest()[:16]
 
 
-def stale(nb) -> bool:
+def is_stale(nb) -> bool:
     "Return whether the code has changed since the outputs were made; True if no outputs were ever recorded"
     return nb['metadata'].get('gridstride', {}).get('code') != code_hash(nb)

@@ -96,13 +96,13 @@ def _read_section(path, section):
 def progress(
     folder=NBS,  # where the lessons are
     path=None,  # the progress file; None: the one in the folder of the lessons
-    chosen=(),  # lessons, as typed: '03'; without any, an overview of all
+    chosen_lessons=(),  # lessons, as typed: '03'; without any, an overview of all
 ) -> str:
-    """Return how many exercises of each lesson are solved, and which lesson comes next; with `chosen`, when each
-    exercise of these lessons was solved. Raises `LookupError` for a number that no lesson has."""
+    """Return how many exercises of each lesson are solved, and which lesson comes next; with `chosen_lessons`, when
+    each of their exercises was solved. Raises `LookupError` for a number that no lesson has."""
     days = read_progress(path or progress_file(folder))
-    if chosen:
-        return '\n\n'.join(_solved_days(p.stem, exercises(read(p)), days) for p in pick(chosen, folder))
+    if chosen_lessons:
+        return '\n\n'.join(_solved_days(p.stem, exercises(read(p)), days) for p in pick(chosen_lessons, folder))
     ids_of = {p.stem: exercises(read(p)) for p in lessons(folder)}
     lines = [f'{_count(sum(ids_of.values(), []), days)} exercises solved', '']
     if unsolved_lessons := [stem for stem, ids in ids_of.items() if not days.keys() >= {*ids}]:

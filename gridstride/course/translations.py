@@ -140,9 +140,9 @@ def updated(
 
     new = Catalog(catalogue.locale, **{name: getattr(catalogue, name) for name in _HEADER_FIELDS})
     present = {(source.context, source.text) for source in sources}
-    removed = [m for m in catalogue if m.id and m.string and ((m.context or ''), m.id) not in present]
+    removed_messages = [m for m in catalogue if m.id and m.string and ((m.context or ''), m.id) not in present]
     for source in sources:
-        _add(new, source, catalogue.get(source.text, source.context or None), removed)
+        _add(new, source, catalogue.get(source.text, source.context or None), removed_messages)
     return new
 
 

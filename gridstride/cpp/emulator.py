@@ -453,7 +453,7 @@ def _make_exception(finding, sources):
     location_fields = dict(
         preceding_lines=_preceding_lines(lines, finding.line), following_lines=_following_lines(lines, finding.line)
     )
-    location_fields['several_files'] = _is_in_multi_file_program(file, sources)
+    location_fields['has_several_files'] = _is_in_multi_file_program(file, sources)
     return finding.exception(
         'cuda', file=file, source=lines.get(finding.line, '').strip(), call_site=call_site, **location_fields
     )

@@ -225,11 +225,11 @@ def _expand_index(use, code):
 def _may_be_large(use, code, arrays):
     "Return whether the index may be large; thread indices, block indices and constants count as small"
     text = _SMALL_TERM.sub('', _expand_index(use, code))
-    unassigned = {name for name in re.findall(r'(?<![\w.])[A-Za-z_]\w*', text) if not _values_of(name, code)}
-    return bool(unassigned - {*arrays} or re.search(r'[\w)]\s*\*|<<|\w\s*\[', text))
+    unassigned_names = {name for name in re.findall(r'(?<![\w.])[A-Za-z_]\w*', text) if not _values_of(name, code)}
+    return bool(unassigned_names - {*arrays} or re.search(r'[\w)]\s*\*|<<|\w\s*\[', text))
 
 
 def _is_product(use, code):
     "Return whether the index is a 32-bit product"
     text = _expand_index(use, code)
-    return bool(re.search(r'\*|<<', text)) and not any(wide in text for wide in _WIDE_TYPES)
+    return bool(re.search(r'\*|<<', text)) and not any(wide_type in text for wide_type in _WIDE_TYPES)

@@ -126,7 +126,7 @@ class KernelError(ShortTracebackError, Exception):
         code=None,  # of the finding, in `MESSAGES`
         fields=None,  # of the message: name -> value
         dialect='python',  # one of `DIALECTS`, which decides how blocks and threads are named
-        several_files=False,  # whether to name the file of each line, because the program has several
+        has_several_files=False,  # whether to name the file of each line, because the program has several
         device=None,  # the number of the emulated device, if there are several
     ):
         self.kernel = kernel
@@ -150,7 +150,7 @@ class KernelError(ShortTracebackError, Exception):
         call_in_kernel = _call_in(kernel, other)
         name_line = _line_namer(
             file,
-            several_files,
+            has_several_files,
             other.file if other else '',
             *(call_site or ())[2:],
             call_in_kernel.file if call_in_kernel else '',
@@ -180,10 +180,10 @@ def _call_in(kernel, access):
     return calls[-1] if len(calls) > 1 and calls[-1].function == kernel else None
 
 
-def _line_namer(file, several_files, *other_files):
-    "Return a function that names a line, with its file if `several_files`, or if one of `other_files` differs"
-    several_files = several_files or any(other and other != file for other in other_files)
-    return lambda line, line_file='': f'line {line}' + _file_suffix(line_file or file) * several_files
+def _line_namer(file, has_several_files, *other_files):
+    "Return a function that names a line, with its file if `has_several_files`, or if one of `other_files` differs"
+    has_several_files = has_several_files or any(other and other != file for other in other_files)
+    return lambda line, line_file='': f'line {line}' + _file_suffix(line_file or file) * has_several_files
 
 
 def _file_suffix(file):
@@ -365,7 +365,7 @@ class Location(NamedTuple):
     preceding_lines: str = ''  # the lines of the function before that line
     following_lines: str = ''  # the unstripped source line, and the lines of the function after it
     calls: tuple = ()  # the call stack, each a `Call`, the innermost first
-    several_files: bool = False  # whether the file is one of several, so that lines are named with their files
+    has_several_files: bool = False  # whether the file is one of several, so that lines are named with their files
     device: int = None  # the number of the emulated device, if there are several
 
 

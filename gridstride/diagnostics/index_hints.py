@@ -36,8 +36,8 @@ def index_hint(fields, line, preceding_lines):
     expressions = split_indices(indices[0]) if len(indices) == 1 else list(indices)
     if len(shape) > 1:
         return axes_hint(array, shape, index, expressions if len(expressions) == len(shape) else None)
-    if index[0] >= shape[0] and (largest := _largest_index(accesses)):
-        return 'farthest', dict(expr=largest, size=shape[0])
+    if index[0] >= shape[0] and (largest_index := _largest_index(accesses)):
+        return 'farthest', dict(expr=largest_index, size=shape[0])
     if len(expressions) != 1:
         return None
     expr, size = expressions[0], shape[0]

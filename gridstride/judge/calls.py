@@ -67,9 +67,9 @@ def _change_one_element(x, rng):
 def _shuffle_values(x, rng):
     "Return a copy whose inner values are shuffled, which detects a cache whose key is the sum and the end values"
     flat = x.flatten()
-    inner = list(range(1, flat.numel() - 1))
-    rng.shuffle(inner)
-    return flat[[0, *inner, flat.numel() - 1]].reshape(x.shape) if inner else x.clone()
+    inner_indices = list(range(1, flat.numel() - 1))
+    rng.shuffle(inner_indices)
+    return flat[[0, *inner_indices, flat.numel() - 1]].reshape(x.shape) if inner_indices else x.clone()
 
 
 def _max_answer_bytes(expected):
@@ -114,8 +114,8 @@ def launch_counts(reported) -> dict:  # kernel -> number of launches
     "Return the valid entries of reported launch counts"
     if not isinstance(reported, dict):
         return {}
-    valid = ((kernel, n) for kernel, n in reported.items() if type(n) is int and 0 <= n < 1 << 32)
-    return {str(kernel)[:_MAX_TEXT]: n for kernel, n in islice(valid, _MAX_KERNELS)}
+    valid_counts = ((kernel, n) for kernel, n in reported.items() if type(n) is int and 0 <= n < 1 << 32)
+    return {str(kernel)[:_MAX_TEXT]: n for kernel, n in islice(valid_counts, _MAX_KERNELS)}
 
 
 def _precompile_headers():
@@ -335,8 +335,8 @@ class CallChecker:
 
     def find_replayed_call(self, call):
         "Return the number of the earlier call whose answer this call returned; None if there is none"
-        for i, earlier in enumerate(self.calls, 1):
-            if earlier.sizes == call.sizes and self.is_answer_for(call, earlier.data):
+        for i, earlier_call in enumerate(self.calls, 1):
+            if earlier_call.sizes == call.sizes and self.is_answer_for(call, earlier_call.data):
                 return i
 
     def find_known_test(self, call):

@@ -213,12 +213,12 @@ _GPU_LAUNCHES = (
 
 
 @contextmanager
-def _skip_launches(skipped):
-    "Make launches no-ops inside the `with` block, and append their kernels to `skipped`"
+def _skip_launches(skipped_kernels):
+    "Make launches no-ops inside the `with` block, and append their kernels to `skipped_kernels`"
     owners = [(getattr(sys.modules.get(module), owner, None), method) for module, owner, method in _GPU_LAUNCHES]
     originals = [(owner, method, getattr(owner, method)) for owner, method in owners if hasattr(owner, method)]
     for owner, method, _ in originals:
-        setattr(owner, method, lambda self, *args, **kwargs: skipped.append(self))
+        setattr(owner, method, lambda self, *args, **kwargs: skipped_kernels.append(self))
     try:
         yield
     finally:

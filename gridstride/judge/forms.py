@@ -134,10 +134,10 @@ def _bound_names(node):
 def _global_names(tree):
     "Return the names that functions declare `global`, and the keys of assignments to `globals()[key]`"
     nodes = [*ast.walk(tree)]
-    declared = {name for node in nodes if isinstance(node, ast.Global) for name in node.names}
+    declared_names = {name for node in nodes if isinstance(node, ast.Global) for name in node.names}
     stores = (node for node in nodes if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store))
     keys = (node.slice for node in stores if ast.unparse(node.value) == 'globals()')
-    return declared | {key.value for key in keys if isinstance(key, ast.Constant)}
+    return declared_names | {key.value for key in keys if isinstance(key, ast.Constant)}
 
 
 def _form(tree, file_name):

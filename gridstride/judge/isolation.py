@@ -117,10 +117,10 @@ def needed_paths(folders) -> list:  # of paths
         paths += os.environ.get(name, '').split(os.pathsep)
     paths = [path for path in paths if os.path.isabs(path) and os.path.exists(path)]
     candidates = {*map(os.path.abspath, paths), *map(os.path.realpath, paths)}
-    inside = sorted(
+    inner_paths = sorted(
         path for path in candidates if _is_inside(path, folders) and not any(_is_inside(f, [path]) for f in folders)
     )
-    return [path for i, path in enumerate(inside) if not _is_inside(path, inside[:i])]
+    return [path for i, path in enumerate(inner_paths) if not _is_inside(path, inner_paths[:i])]
 
 
 # Mounts, in a new mount namespace
@@ -488,8 +488,8 @@ def wait_for_child(
     "Wait until the child or the supervisor ends; wait for orphans, too, so that they do not remain zombies"
     fd = os.pidfd_open(child)
     while True:
-        ready = select.select([fd, lifeline], [], [], 0.5)[0]
-        if lifeline in ready:
+        ready_fds = select.select([fd, lifeline], [], [], 0.5)[0]
+        if lifeline in ready_fds:
             os._exit(0)
         while (pid_and_status := _wait_for_any())[0]:
             if pid_and_status[0] == child:

@@ -46,11 +46,11 @@ def _signal_all(pid, number):
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(pid, number)
         descendants = isolation.descendants()
-        pending = [child for child in descendants if number != signal.SIGSTOP or not isolation.is_stopped(child)]
-        for child in pending:
+        pending_pids = [child for child in descendants if number != signal.SIGSTOP or not isolation.is_stopped(child)]
+        for child in pending_pids:
             with suppress(ProcessLookupError, PermissionError):
                 os.kill(child, number)
-        if number != signal.SIGSTOP or not pending:
+        if number != signal.SIGSTOP or not pending_pids:
             break
         time.sleep(0.001)
 
@@ -69,17 +69,17 @@ def _wait(pid, judge_socket, output, max_memory):  # (exit status or None, excee
     if hasattr(os, 'pidfd_open'):
         watched.append(os.pidfd_open(pid))
     while True:
-        ready = select.select(watched, [], [], _CHECK_SECONDS if len(watched) > 1 else 0.02)[0]
-        done, status = os.waitpid(pid, os.WNOHANG)
-        if done:
+        ready_fds = select.select(watched, [], [], _CHECK_SECONDS if len(watched) > 1 else 0.02)[0]
+        ended_pid, status = os.waitpid(pid, os.WNOHANG)
+        if ended_pid:
             return os.waitstatus_to_exitcode(status), ''
-        if judge_socket in ready:
+        if judge_socket in ready_fds:
             number = _SIGNALS.get(judge_socket.recv(1))
             if number is None:
                 return None, ''
             _signal_all(pid, number)
             judge_socket.sendall(b'=')
-        if not ready and (excess := _exceeded_limit(output, max_memory, tmpfs_bytes_before)):
+        if not ready_fds and (excess := _exceeded_limit(output, max_memory, tmpfs_bytes_before)):
             return None, excess
 
 

@@ -113,8 +113,12 @@ class Verdict:
 
     def _isolation_lines(self):
         "Return a line that lists the protections that are missing on this system, or none"
-        missing = [text for protection, text in ISOLATION.items() if protection not in self.isolation]
-        return [f'not isolated on this system: {", ".join(missing)}'] if missing and self.code != 'form' else []
+        missing_protections = [text for protection, text in ISOLATION.items() if protection not in self.isolation]
+        return (
+            [f'not isolated on this system: {", ".join(missing_protections)}']
+            if missing_protections and self.code != 'form'
+            else []
+        )
 
     def __str__(self):
         prefix = f'{self.name}, {self.task}, {self.device}: '

@@ -28,8 +28,8 @@ def _free_names(text):
     "Return the free variables of Python code, as the keys of a dict"
     nodes = list(ast.walk(ast.parse(text)))
     names = [node for node in nodes if isinstance(node, ast.Name)]
-    assigned = {node.id for node in names if not isinstance(node.ctx, ast.Load)}
-    local_names = assigned | {node.arg for node in nodes if isinstance(node, ast.arg)}
+    assigned_names = {node.id for node in names if not isinstance(node.ctx, ast.Load)}
+    local_names = assigned_names | {node.arg for node in nodes if isinstance(node, ast.arg)}
     global_names = {name for node in nodes if isinstance(node, ast.Global) for name in node.names}
     return dict.fromkeys(node.id for node in names if node.id not in local_names - global_names)
 
@@ -215,8 +215,8 @@ class _Collector:
 def _header_lines(leaderboard, gpus):
     "Return the header lines; raise `FormError` if a name is not one word"
     names = leaderboard, *(gpus or [''])
-    if invalid := [name for name in names if not re.fullmatch(r'[^\s#]+', name)]:
-        raise FormError(f'the name of a leaderboard or GPU must be one word; got {invalid[0]!r}')
+    if invalid_names := [name for name in names if not re.fullmatch(r'[^\s#]+', name)]:
+        raise FormError(f'the name of a leaderboard or GPU must be one word; got {invalid_names[0]!r}')
     return f'#!POPCORN leaderboard {leaderboard}\n#!POPCORN gpu {" ".join(gpus)}\n'
 
 

@@ -58,11 +58,11 @@ def short_name(name: str) -> str:  # name: from a profiler
     text = re.sub(r'\(anonymous namespace\)::|<unnamed>::|^void |^__main__::', '', name)
     if text.startswith(('Memcpy', 'Memset')):
         return text
-    qualified_name, _, inner = text.partition('<')
+    qualified_name, _, template_arguments = text.partition('<')
     qualified_name = re.split(r'[\[(]', qualified_name)[0]
     identifier = qualified_name.split('::')[-1].strip()
-    if identifier in _WRAPPERS and inner:
-        return re.split(r'[<>,(]', inner)[0].split('::')[-1]
+    if identifier in _WRAPPERS and template_arguments:
+        return re.split(r'[<>,(]', template_arguments)[0].split('::')[-1]
     return identifier or name
 
 

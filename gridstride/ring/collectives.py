@@ -144,9 +144,9 @@ class Communicator:
     def _all_reduce_padded(self, x, out, algorithm):
         "Sum arrays that are not 16-byte aligned, or whose size is not a multiple of 16 bytes"
         length = cdiv(x.numel() * x.element_size(), 16) * 16 // x.element_size()
-        padded = torch.zeros(length, dtype=x.dtype, device=x.device)
-        padded[: x.numel()] = x.view(-1)
-        out.view(-1).copy_(self.all_reduce(padded, padded, algorithm)[: x.numel()])
+        padded_tensor = torch.zeros(length, dtype=x.dtype, device=x.device)
+        padded_tensor[: x.numel()] = x.view(-1)
+        out.view(-1).copy_(self.all_reduce(padded_tensor, padded_tensor, algorithm)[: x.numel()])
         return out
 
     def _launch_all_reduce(self, algorithm, x, out, num_bytes):
@@ -263,21 +263,27 @@ class Communicator:
 
     def _add_own_product(self, own_chunks, w, slot, out):
         "Write the product of this rank's rows plus the partial sums of the other ranks to `out`, chunk by chunk"
-        others = [(self.rank - step) % self.ranks for step in range(1, self.ranks)]
+        other_products = [(self.rank - step) % self.ranks for step in range(1, self.ranks)]
         for index, (chunk, result) in enumerate(zip(own_chunks, out.split(slot.chunk_rows))):
             product = matmul(chunk, w) if self.ranks != 2 else None
-            for source in others:
+            for source in other_products:
                 self._wait_copy(source, index)
             if self.ranks == 2:  # the kernel of the product adds in float32
-                torch.addmm(slot.chunks[others[0]][index], chunk, w, out=result)
+                torch.addmm(slot.chunks[other_products[0]][index], chunk, w, out=result)
             else:
                 self._add_partial_sums(product, slot.partial_sums[:, index * slot.chunk_rows :], result)
         return out
 
-    def _add_partial_sums(self, own, inbox, out):
+    def _add_partial_sums(self, own_product, inbox, out):
         "Add this rank's product and those of the other ranks, in the order of the ranks"
-        _kernel('add_partial_sums', own.dtype)[cdiv(own.numel(), _THREADS), _THREADS](
-            own, inbox[0, : own.shape[0]], out, own.numel(), inbox.stride(0), self.rank, self.ranks
+        _kernel('add_partial_sums', own_product.dtype)[cdiv(own_product.numel(), _THREADS), _THREADS](
+            own_product,
+            inbox[0, : own_product.shape[0]],
+            out,
+            own_product.numel(),
+            inbox.stride(0),
+            self.rank,
+            self.ranks,
         )
 
 

@@ -300,14 +300,14 @@ def _cause_priority(text):
 
 def _find_root_cause(processes, finished, rank, reason):
     "Return the `RankError` for a failure of `rank`; the root cause may be another rank, for which `rank` waited"
-    timed_out = reason.startswith('did not finish')
+    has_timed_out = reason.startswith('did not finish')
     others = _request_locations(
         processes,
-        finished if timed_out else {*finished, rank},
+        finished if has_timed_out else {*finished, rank},
         _GRACE_SECONDS if reason.startswith('died') else _SETTLE_SECONDS,
     )
     reports = {**{other_rank: 'had finished' for other_rank in finished}, **others}
-    reports[rank] = f'{reason}: it {reports[rank]}' if timed_out else reason
+    reports[rank] = f'{reason}: it {reports[rank]}' if has_timed_out else reason
     root_cause = min(
         reports, key=lambda other_rank: (_cause_priority(reports[other_rank]), other_rank != rank, other_rank)
     )
@@ -317,16 +317,16 @@ def _find_root_cause(processes, finished, rank, reason):
 def _collect_results(processes, timeout):
     "Return the results of all ranks. Raises RankError as soon as a rank fails, or if the last ranks time out"
     results, deadline = {}, None
-    while pending := [child for child in processes if child.rank not in results]:
+    while pending_ranks := [child for child in processes if child.rank not in results]:
         remaining = None if deadline is None else max(0, deadline - time.monotonic())
-        if not connection.wait([child.pipe for child in pending], remaining):
+        if not connection.wait([child.pipe for child in pending_ranks], remaining):
             raise _find_root_cause(
                 processes,
                 results,
-                pending[0].rank,
+                pending_ranks[0].rank,
                 f'did not finish within {timeout:g} s after the first rank had finished',
             )
-        for child in pending:
+        for child in pending_ranks:
             kind, value, text = _receive(child) or (None, None, '')
             _print_output(child.rank, text)
             if kind == 'result':

@@ -35,16 +35,16 @@ class Timestamps:
     All ranks must create their instance at the same point of the program: a barrier starts their clocks together."""
 
     def __init__(self):
-        self.on_gpu = dist.get_backend() == 'nccl'
+        self.is_on_gpu = dist.get_backend() == 'nccl'
         self.activities = []  # (activity, step, start, end)
         dist.barrier()
-        if self.on_gpu:
+        if self.is_on_gpu:
             torch.cuda.synchronize()
         self.start = self._now()
 
     def _now(self):
         "Return the time on the CPU, or on a GPU an event that is recorded now"
-        if not self.on_gpu:
+        if not self.is_on_gpu:
             return time.perf_counter()
         event = torch.cuda.Event(enable_timing=True)
         event.record()
@@ -59,11 +59,11 @@ class Timestamps:
 
     def _seconds(self, time_or_event):
         "Return the seconds from the start to a time that `_now` has returned"
-        return self.start.elapsed_time(time_or_event) / 1e3 if self.on_gpu else time_or_event - self.start
+        return self.start.elapsed_time(time_or_event) / 1e3 if self.is_on_gpu else time_or_event - self.start
 
     def read(self) -> list:  # of `Activity`
         "Wait for all work on the GPU, and return the recorded activities"
-        if self.on_gpu:
+        if self.is_on_gpu:
             torch.cuda.synchronize()
         return [
             Activity(activity, step, self._seconds(start), self._seconds(end))

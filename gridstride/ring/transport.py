@@ -19,16 +19,16 @@ _KEYS, _GRADS = 1, 2  # message tags: a pair of ranks may have both kinds in fli
 class _MessagesInFlight:
     "Messages in flight, their descriptions, and the tensors that they fill (`buffers`)"
 
-    def __init__(self, works, descriptions, buffers, timeout, on_gpu):
+    def __init__(self, works, descriptions, buffers, timeout, is_on_gpu):
         self.works, self.descriptions, self.buffers, self.timeout = works, descriptions, buffers, timeout
-        self.on_gpu = on_gpu
+        self.is_on_gpu = is_on_gpu
 
     def wait(self):
         "Wait for the messages, and return the tensors; on a GPU, the current stream waits, not the caller"
         works, self.works = self.works, []
         for work, description in zip(works, self.descriptions):
             with waiting(description, self.timeout):
-                work.wait() if self.on_gpu else work.wait(timedelta(seconds=self.timeout))
+                work.wait() if self.is_on_gpu else work.wait(timedelta(seconds=self.timeout))
         return self.buffers
 
 

@@ -148,8 +148,10 @@ def _outer_value(node, value_of_name):
 
 def _local_names(function):
     "Return the names of a function's parameters and variables"
-    stored = {node.id for node in walk(function) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
-    return stored | {arg.arg for arg in function.args.args}
+    assigned_names = {
+        node.id for node in walk(function) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
+    }
+    return assigned_names | {arg.arg for arg in function.args.args}
 
 
 def _last_assigned_expression(function, use):

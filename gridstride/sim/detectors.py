@@ -29,9 +29,9 @@ class Shadow:
     def __init__(
         self,
         size,  # number of elements
-        sparse=False,  # whether kernels will access only a small fraction of them
+        is_sparse=False,  # whether kernels will access only a small fraction of them
     ):
-        arrays = (_zeros_in_small_pages if sparse else _zeros)(
+        arrays = (_zeros_in_small_pages if is_sparse else _zeros)(
             size, np.int64, np.int64, np.int32, np.int32, np.int32, bool
         )
         # A reader is packed into 64 bits, the thread in the upper half and the time in the lower half, so that one
@@ -39,7 +39,7 @@ class Shadow:
         self.lowest_reader, self.highest_reader = arrays[:2]
         self.read_time = arrays[2]
         self.write_time, self.writer = arrays[3:5]  # of the last write; time 0 means uninitialized
-        self.written_atomically = arrays[5]  # whether the last write was atomic
+        self.is_write_atomic = arrays[5]  # whether the last write was atomic
 
 
 def _zeros(size, *types):
@@ -284,14 +284,14 @@ class Racecheck:
             racing_indices = self.unordered_lanes(ctx, lanes, is_recent, write_times, writer)
             # Races with plain writes are raised at once, so they come first; those with atomics are deferred.
             for i in (
-                racing_indices[np.argsort(shadow.written_atomically[offsets[racing_indices]], kind='stable')]
+                racing_indices[np.argsort(shadow.is_write_atomic[offsets[racing_indices]], kind='stable')]
                 if racing_indices.size
                 else ()
             ):
                 raise_race = partial(
                     self.raise_race, ctx, lanes, view, offsets, i, write_times, writer, 'written', 'read', site
                 )
-                if shadow.written_atomically[offsets[i]]:
+                if shadow.is_write_atomic[offsets[i]]:
                     self.defer(ctx, view, offsets[i], ctx.group.thread_ids[lanes[i]], raise_race)
                 else:
                     raise_race()
@@ -384,7 +384,7 @@ class Racecheck:
             if overwritten_indices.size:
                 self.check_same_access(ctx, lanes, view, offsets, overwritten_indices, value, site)
         shadow.write_time[offsets] = ctx.now
-        shadow.written_atomically[offsets] = atomic
+        shadow.is_write_atomic[offsets] = atomic
         if not atomic:
             ctx.memory_order.discard_flags(view.mem, offsets)
 
@@ -418,7 +418,7 @@ class Racecheck:
         shadow = view.mem.shadow
         is_recent = write_times > ordered_until
         if atomic:
-            is_recent = is_recent & ~shadow.written_atomically[offsets]  # two atomics do not race
+            is_recent = is_recent & ~shadow.is_write_atomic[offsets]  # two atomics do not race
         if np.count_nonzero(is_recent):
             writer = shadow.writer[offsets]
             racing_indices = self.unordered_lanes(ctx, lanes, is_recent, write_times, writer)
@@ -445,10 +445,12 @@ class Racecheck:
             site,
         )
 
-    def report_two_writes(self, ctx, lanes, view, offsets, racing_indices, time, writer, value, stored, site):
+    def report_two_writes(self, ctx, lanes, view, offsets, racing_indices, time, writer, value, stored_values, site):
         "Report two writes of one element: different values are a data race, the same value is a warning"
         if value is not None:
-            is_same_value = (stored == value) | (stored != stored) & (value != value)  # NaN is equal to NaN here
+            is_same_value = (stored_values == value) | (stored_values != stored_values) & (
+                value != value
+            )  # NaN is equal to NaN here
             differing_indices = racing_indices[~is_same_value[racing_indices]]
         else:
             differing_indices = racing_indices

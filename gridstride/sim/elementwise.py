@@ -95,7 +95,7 @@ class _Vectorized:
     def __call__(self, *args, out=None, stream=0):
         "Apply `fn` elementwise: returns a device array if an argument, or `out`, is one, else a host array"
         dtypes = self._match_signature(args)
-        on_device = any(isinstance(array, DeviceArray) for array in (*args, out))
+        is_on_device = any(isinstance(array, DeviceArray) for array in (*args, out))
         arrays = np.broadcast_arrays(*(np.asarray(_host_array(a), t) for a, t in zip(args, dtypes)))
         inputs = [to_device(a.ravel()) for a in arrays]
         result = to_device(np.empty(arrays[0].size, self._result_of_types[dtypes]))
@@ -103,7 +103,7 @@ class _Vectorized:
             _launch_elementwise(self._kernel, result.size, *inputs, result)
         result = result.reshape(arrays[0].shape or (1,))  # for numbers, Numba makes arrays of one element
         if out is None:
-            return result if on_device else result.copy_to_host()
+            return result if is_on_device else result.copy_to_host()
         out[...] = result if isinstance(out, DeviceArray) else result.data
         return out
 
@@ -205,7 +205,7 @@ class _Guvectorized:
         ):
             raise TypeError(f'{self.__name__} takes {num_inputs} input arrays, optionally followed by output arrays')
         outputs = list(args[num_inputs:]) or [out] * len(self._output_axes)
-        on_device = any(isinstance(array, DeviceArray) for array in (*args, *outputs))
+        is_on_device = any(isinstance(array, DeviceArray) for array in (*args, *outputs))
         inputs = [np.asarray(_host_array(array)) for array in args[:num_inputs]]
         types = self._match_signature(tuple(array.dtype for array in inputs))
         size_of_axis, loop_shape = self._match_axes(inputs)
@@ -220,8 +220,10 @@ class _Guvectorized:
         ]
         _launch_elementwise(self._kernel(types), math.prod(loop_shape), *device_inputs, *results)
         results = [device_result.reshape(shape) for device_result, shape in zip(results, shapes)]
-        returned = [_return_result(device_result, output, on_device) for device_result, output in zip(results, outputs)]
-        return returned[0] if len(returned) == 1 else tuple(returned)
+        returned_arrays = [
+            _return_result(device_result, output, is_on_device) for device_result, output in zip(results, outputs)
+        ]
+        return returned_arrays[0] if len(returned_arrays) == 1 else tuple(returned_arrays)
 
     def _match_signature(self, dtypes):
         "Return the declared types that equal `dtypes`, else the first ones that can be cast to `dtypes`, as Numba does"
@@ -280,10 +282,10 @@ class _Guvectorized:
         return self._kernels[types]
 
 
-def _return_result(result, out, on_device):
-    "Copy a result to `out` if there is one; else return it on the device if `on_device`, or on the host"
+def _return_result(result, out, is_on_device):
+    "Copy a result to `out` if there is one; else return it on the device if `is_on_device`, or on the host"
     if out is None:
-        return result if on_device else result.copy_to_host()
+        return result if is_on_device else result.copy_to_host()
     out[...] = result if isinstance(out, DeviceArray) else result.data
     return out
 
@@ -296,9 +298,9 @@ def _parse_layout(layout):
     inputs, results = (
         [tuple(filter(None, operand.split(','))) for operand in re.findall(r'\(([^)]*)\)', side)] for side in sides
     )
-    unknown = {axis for dims in results for axis in dims} - {axis for dims in inputs for axis in dims}
-    if unknown:
-        raise NameError(f'guvectorize: no argument has the axis {", ".join(sorted(unknown))}')
+    unknown_axes = {axis for dims in results for axis in dims} - {axis for dims in inputs for axis in dims}
+    if unknown_axes:
+        raise NameError(f'guvectorize: no argument has the axis {", ".join(sorted(unknown_axes))}')
     return inputs, results
 
 

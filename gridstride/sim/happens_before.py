@@ -295,8 +295,8 @@ def _record_launch(ctx, stream, host_waits, location):
     launch.begin = ctx.now
     # The shadow must show later operations what this launch accessed.
     ctx.runs_one_thread = ctx.detectors.racecheck.has_one_thread = False
-    unordered = [op for op in stream_order.pending if not op.is_before(launch.clock)]
-    ctx.concurrent_operations = ConcurrentOperations(launch, unordered) if unordered else None
+    unordered_operations = [op for op in stream_order.pending if not op.is_before(launch.clock)]
+    ctx.concurrent_operations = ConcurrentOperations(launch, unordered_operations) if unordered_operations else None
     try:
         yield
     except BaseException:
@@ -325,25 +325,33 @@ class ConcurrentOperations:
 
     def read(self, ctx, lanes, view, offsets, write_times, site):
         "Check that no unordered operation has written the elements that `lanes` read"
-        for earlier in self.launches:
+        for earlier_launch in self.launches:
             self.raise_if_launch_accessed(
-                ctx, lanes, view, offsets, earlier, earlier.contains_times(write_times), False, True, site
+                ctx, lanes, view, offsets, earlier_launch, earlier_launch.contains_times(write_times), False, True, site
             )
         self.raise_if_copy_accessed(ctx, lanes, view, offsets, False, site)
 
     def write(self, ctx, lanes, view, offsets, write_times, value, site, atomic):
         "Check that no unordered operation has accessed the elements that `lanes` write"
         shadow = view.mem.shadow
-        for earlier in list(self.launches):
-            accessed_mask = earlier.contains_times(write_times)
-            if atomic and (accessed_mask & shadow.written_atomically[offsets]).any():
-                self.acquire(earlier)
+        for earlier_launch in list(self.launches):
+            accessed_mask = earlier_launch.contains_times(write_times)
+            if atomic and (accessed_mask & shadow.is_write_atomic[offsets]).any():
+                self.acquire(earlier_launch)
                 continue
             if value is not None:
                 accessed_mask = accessed_mask & (view.mem.data[offsets] != value)
-            self.raise_if_launch_accessed(ctx, lanes, view, offsets, earlier, accessed_mask, True, True, site)
+            self.raise_if_launch_accessed(ctx, lanes, view, offsets, earlier_launch, accessed_mask, True, True, site)
             self.raise_if_launch_accessed(
-                ctx, lanes, view, offsets, earlier, earlier.contains_times(shadow.read_time[offsets]), True, False, site
+                ctx,
+                lanes,
+                view,
+                offsets,
+                earlier_launch,
+                earlier_launch.contains_times(shadow.read_time[offsets]),
+                True,
+                False,
+                site,
             )
         self.raise_if_copy_accessed(ctx, lanes, view, offsets, True, site)
 

@@ -50,10 +50,10 @@ class Overloads(dict):
     "{types of the arguments: `Overload`}; a key may also be written with Numba's types, as in `jit`"
 
     def __missing__(self, signature):
-        read = declared_types(signature) if isinstance(signature, tuple) else []
-        if not read or read[0] not in self:
+        parameter_types = declared_types(signature) if isinstance(signature, tuple) else []
+        if not parameter_types or parameter_types[0] not in self:
             raise KeyError(signature)
-        return self[read[0]]
+        return self[parameter_types[0]]
 
 
 class Overload:

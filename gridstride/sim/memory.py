@@ -438,10 +438,10 @@ def _gather(ctx, active, items, index, site):
     if isinstance(items[0], tuple):
         return tuple(_gather(ctx, active, column, index, site) for column in zip(*items))
     if isinstance(items[0], View):
-        merged = items[0]
+        merged_view = items[0]
         for item_index, item in enumerate(items[1:], 1):
-            merged = item.merge(index == item_index, merged)
-        return merged
+            merged_view = item.merge(index == item_index, merged_view)
+        return merged_view
     if not any(np.ndim(item) for item in items):
         return np.array([as_numba(item) for item in items])[index]
     return np.stack([np.broadcast_to(item, index.shape) for item in items])[index, np.arange(len(index))]

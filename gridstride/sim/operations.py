@@ -67,8 +67,12 @@ def assign_partly(diverged, active, new_value, old_value):
 
 def read_variable(ctx, active, value, assigned_lanes, name, site):
     "Return `value`, the value of a variable; warns if lanes outside the mask `assigned_lanes` read it"
-    if assigned_lanes is not None and assigned_lanes is not active and (missing := active & ~assigned_lanes).any():
-        ctx.detectors.initcheck.warn_unassigned(ctx, missing, name, site)
+    if (
+        assigned_lanes is not None
+        and assigned_lanes is not active
+        and (unassigned_lanes := active & ~assigned_lanes).any()
+    ):
+        ctx.detectors.initcheck.warn_unassigned(ctx, unassigned_lanes, name, site)
     return value
 
 
@@ -134,8 +138,8 @@ def raise_exception(ctx, active, exception_type, values, site):
         raise TypeError(f'a kernel raises {exception_type!r}, which is not an exception')
     text = _format_first_lane(ctx, active, values)
     name = exception_type.__name__
-    raised = f'{name}: {text}' if text else name
-    finding = ctx.finding('raise', 'raised', site, active, raised=raised, exception=name, message=text)
+    raised_text = f'{name}: {text}' if text else name
+    finding = ctx.finding('raise', 'raised', site, active, raised=raised_text, exception=name, message=text)
     raise as_instance_of(finding, exception_type)
 
 

@@ -18,7 +18,7 @@ class _SpinningBlock(NamedTuple):
     is_endless: bool  # whether it never stops spinning unless another block writes to memory
     last_poll: object  # `LaunchContext.last_poll`: the elements that it polled last, and the values that it read
 
-    def polled_value_changed(self):
+    def has_polled_value_changed(self):
         "Return whether an element that it polls has a new value"
         if self.last_poll is None:
             return False
@@ -56,7 +56,7 @@ class Residents:
         "Resume the blocks whose polled values have changed, or all if none have; record a deadlock if none proceeds"
         progress_count = self.ctx.progress_count
         num_waiting = len(self.waiting_blocks)
-        if self.resume(_SpinningBlock.polled_value_changed):
+        if self.resume(_SpinningBlock.has_polled_value_changed):
             return
         self.resume(lambda block: True)
         if (

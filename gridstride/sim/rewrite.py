@@ -323,8 +323,8 @@ def rewrite_function(fn, rewriter):
     rewriter.unused_calls = _unused_calls(fn)
     body = rewriter.block(fn.body)
     params = [arg.arg for arg in fn.args.args]
-    initialization = [f'{local} = __gs.UNDEF' for local in sorted(_locals(fn) - set(params))]
-    initialization += [f'__assigned_{local} = None' for local in sorted(rewriter.maybe_unassigned)]
+    initialization = [f'{local_name} = __gs.UNDEF' for local_name in sorted(_locals(fn) - set(params))]
+    initialization += [f'__assigned_{local_name} = None' for local_name in sorted(rewriter.maybe_unassigned)]
     rewritten = statements(f'def {fn.name}({", ".join(["__run", "__m", "__kernel", *params])}): pass')[0]
     rewritten.body = [
         *statements('\n'.join(['__d = False', '__ret = __gs.UNDEF', *initialization])),

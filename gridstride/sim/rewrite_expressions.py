@@ -96,16 +96,16 @@ class ExpressionRewriter(ast.NodeTransformer):
 
     def with_location(self, node, tree):
         "Copy the location of `node` to the nodes of `tree` that have none, and return `tree`"
-        pending = [tree]
-        while pending:
-            descendant = pending.pop()
+        pending_nodes = [tree]
+        while pending_nodes:
+            descendant = pending_nodes.pop()
             if descendant._attributes:
                 if hasattr(descendant, 'lineno'):
                     continue
                 ast.copy_location(descendant, node)
                 if node.end_lineno != node.lineno:  # Python locates the call of a method at the end of its attribute
                     descendant.end_lineno, descendant.end_col_offset = descendant.lineno, descendant.col_offset
-            pending.extend(children(descendant))
+            pending_nodes.extend(children(descendant))
         return tree
 
     def generic_visit(self, node):

@@ -113,8 +113,8 @@ class LaunchContext:
         if np.ndim(value) == 0:
             num_active = len(self.active_lanes(active))
             return np.array([value]) if num_active == 1 else np.full(num_active, value)  # `full` takes longer
-        in_order = active is self.group.all_lanes and self._lane_order is None
-        return value if in_order else value[self.active_lanes(active)]
+        is_in_order = active is self.group.all_lanes and self._lane_order is None
+        return value if is_in_order else value[self.active_lanes(active)]
 
     def broadcast_to_lanes(self, value):
         "Broadcast `value` to one value per lane of the group"

@@ -168,8 +168,8 @@ class SubmoduleFinder:
         package, module = _split_name(name)
         if package is None:
             return None
-        if original := _module_of_numba(module):
-            return ModuleSpec(name, self, is_package=hasattr(original, '__path__'))
+        if original_module := _module_of_numba(module):
+            return ModuleSpec(name, self, is_package=hasattr(original_module, '__path__'))
         if module in _NOT_PROVIDED:
             available = ', '.join(key for key in MODULE_NAMESPACES if '.' not in key)
             raise ImportError(

@@ -33,9 +33,9 @@ def fix_locations(tree, line_offset=0):
     """Copy the location of the parent to nodes without one, and add `line_offset` to all line numbers; returns `tree`.
 
     `ast.fix_missing_locations` and `ast.increment_lineno` do the same."""
-    pending = [(tree, 1, 0, 1, 0)]
-    while pending:
-        node, line, column, end_line, end_column = pending.pop()
+    pending_nodes = [(tree, 1, 0, 1, 0)]
+    while pending_nodes:
+        node, line, column, end_line, end_column = pending_nodes.pop()
         if node._attributes:
             attributes = node.__dict__
             line, column = attributes.get('lineno', line), attributes.get('col_offset', column)
@@ -49,5 +49,5 @@ def fix_locations(tree, line_offset=0):
                 end_col_offset=end_column,
             )
         if node._fields:
-            pending += [(child, line, column, end_line, end_column) for child in children(node)]
+            pending_nodes += [(child, line, column, end_line, end_column) for child in children(node)]
     return tree

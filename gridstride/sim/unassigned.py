@@ -20,75 +20,77 @@ def maybe_unassigned(fn):
     return frozenset(analysis.maybe_unassigned)
 
 
-# The state at a statement is a set, `assigned`: the variables that every path to it has assigned. It is None if no path
-# leads to it. Each rule maps the state before a statement to the state after it. Where paths meet, the states are
-# joined by intersection (`_join_states`). One pass over a loop's body is enough: an assignment only adds variables, so
-# the state at the head of the loop is smallest in the first iteration.
+# The state at a statement is a set, `assigned_names`: the variables that every path to it has assigned. It is None if
+# no path leads to it. Each rule maps the state before a statement to the state after it. Where paths meet, the states
+# are joined by intersection (`_join_states`). One pass over a loop's body is enough: an assignment only adds variables,
+# so the state at the head of the loop is smallest in the first iteration.
 class _DefiniteAssignment:
     "Analyses one function; `break_states` has, per enclosing loop, the states at its `break`s"
 
     def __init__(self, names):
         self.names, self.maybe_unassigned, self.break_states = names, set(), []
 
-    def record_reads(self, node, assigned):
+    def record_reads(self, node, assigned_names):
         "Record the variables that the expression `node` reads unassigned"
         if node is not None:
             loads = (n for n in walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load))
             names = {load.id for load in loads}
-            self.maybe_unassigned |= (names & self.names) - assigned
+            self.maybe_unassigned |= (names & self.names) - assigned_names
 
-    def visit_block(self, body, assigned):
+    def visit_block(self, body, assigned_names):
         "Return the state after the statements of `body`"
         for statement in body:
-            if assigned is None:
+            if assigned_names is None:
                 return None
-            assigned = self.RULE_OF_STATEMENT.get(type(statement), _DefiniteAssignment.visit_default)(
-                self, statement, assigned
+            assigned_names = self.RULE_OF_STATEMENT.get(type(statement), _DefiniteAssignment.visit_default)(
+                self, statement, assigned_names
             )
-        return assigned
+        return assigned_names
 
-    def visit_default(self, statement, assigned):
-        self.record_reads(statement, assigned)
-        return assigned | {
+    def visit_default(self, statement, assigned_names):
+        self.record_reads(statement, assigned_names)
+        return assigned_names | {
             node.id for node in walk(statement) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
         }
 
-    def visit_augmented_assignment(self, statement, assigned):
+    def visit_augmented_assignment(self, statement, assigned_names):
         if (
             isinstance(statement.target, ast.Name)
-            and statement.target.id not in assigned
+            and statement.target.id not in assigned_names
             and statement.target.id in self.names
         ):
             self.maybe_unassigned.add(statement.target.id)
-        return self.visit_default(statement, assigned)
+        return self.visit_default(statement, assigned_names)
 
-    def visit_annotated_assignment(self, statement, assigned):
-        return assigned if statement.value is None else self.visit_default(statement, assigned)
+    def visit_annotated_assignment(self, statement, assigned_names):
+        return assigned_names if statement.value is None else self.visit_default(statement, assigned_names)
 
-    def visit_exit(self, statement, assigned):
-        self.record_reads(statement, assigned)
+    def visit_exit(self, statement, assigned_names):
+        self.record_reads(statement, assigned_names)
 
-    def visit_break(self, statement, assigned):
-        self.break_states[-1].append(assigned)
+    def visit_break(self, statement, assigned_names):
+        self.break_states[-1].append(assigned_names)
 
-    def visit_continue(self, statement, assigned):
+    def visit_continue(self, statement, assigned_names):
         "Return None: no path continues, and this state has at least the variables of the state at the head of the loop"
 
-    def visit_if(self, statement, assigned):
-        self.record_reads(statement.test, assigned)
-        return _join_states(self.visit_block(statement.body, assigned), self.visit_block(statement.orelse, assigned))
+    def visit_if(self, statement, assigned_names):
+        self.record_reads(statement.test, assigned_names)
+        return _join_states(
+            self.visit_block(statement.body, assigned_names), self.visit_block(statement.orelse, assigned_names)
+        )
 
-    def visit_loop(self, statement, assigned):
+    def visit_loop(self, statement, assigned_names):
         is_endless = (
             isinstance(statement, ast.While) and isinstance(statement.test, ast.Constant) and bool(statement.test.value)
         )
-        self.record_reads(statement.iter if isinstance(statement, ast.For) else statement.test, assigned)
-        body_state = assigned
+        self.record_reads(statement.iter if isinstance(statement, ast.For) else statement.test, assigned_names)
+        body_state = assigned_names
         if isinstance(statement, ast.For):
-            body_state = assigned | {node.id for node in walk(statement.target) if isinstance(node, ast.Name)}
+            body_state = assigned_names | {node.id for node in walk(statement.target) if isinstance(node, ast.Name)}
         self.break_states.append([])
         self.visit_block(statement.body, body_state)
-        exit_state = None if is_endless else assigned
+        exit_state = None if is_endless else assigned_names
         for break_state in self.break_states.pop():
             exit_state = _join_states(exit_state, break_state)
         return exit_state

@@ -69,7 +69,7 @@ def _read_code(code):
     return FunctionSource(_function_lines(first_index, lines, file), first_index + 1, file)
 
 
-_recorded = deque(maxlen=4096)  # (source, its code object) passed to `exec` or `compile`; the newest is last
+_recorded_sources = deque(maxlen=4096)  # (source, its code object) passed to `exec` or `compile`; the newest is last
 _compile, _exec = compile, exec
 _FUTURE_FLAGS = 0x1FE0000  # the flags of a code object that `from __future__` sets
 
@@ -78,7 +78,7 @@ def _record(source, code):
     "Record a source without a file if it defines functions; returns its code object"
     if isinstance(source, str) and isinstance(code, CodeType) and code.co_filename.startswith('<'):
         if 'def ' in source or 'lambda' in source:
-            _recorded.append((source, code))
+            _recorded_sources.append((source, code))
     return code
 
 
@@ -124,7 +124,7 @@ def _read_recorded(code):
     "Read the source of a code object from the recorded sources, and add it to `linecache`; None if absent"
     if not isinstance(code, CodeType) or not code.co_filename.startswith('<'):
         return None
-    for n, (source, outer_code) in reversed([*enumerate([*_command_line_source(), *_recorded])]):
+    for n, (source, outer_code) in reversed([*enumerate([*_command_line_source(), *_recorded_sources])]):
         if outer_code.co_filename == code.co_filename and code.co_name in source and _contains(outer_code, code):
             name = f'{code.co_filename[:-1]} {n}>'
             lines = source.splitlines(True)

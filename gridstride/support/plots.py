@@ -252,14 +252,14 @@ def label_points(
         boxes = [annotation.get_window_extent() for annotation in candidates]
         costs = [
             1000 * _overhang(box, axes_box)
-            + sum(_overlap_area(box, taken) for taken in occupied_boxes)
+            + sum(_overlap_area(box, occupied_box) for occupied_box in occupied_boxes)
             + _line_pixels_in(ax, box)
             for box in boxes
         ]
-        best = costs.index(min(costs))
-        occupied_boxes.append(boxes[best])
+        best_index = costs.index(min(costs))
+        occupied_boxes.append(boxes[best_index])
         for i, annotation in enumerate(candidates):
-            if i != best:
+            if i != best_index:
                 annotation.remove()
 
 

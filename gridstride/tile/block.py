@@ -324,14 +324,14 @@ def _describe(x):
     return 'None' if x is None else f'the string {str(x)!r}' if isinstance(x, str) else f'{type(x).__name__} {x!r}'
 
 
-def to_common_type(a, b, division=False):
+def to_common_type(a, b, is_division=False):
     "Convert two operands to their common type; returns (data, data, type)"
     type_a, type_b = (dtype_of_number(x) if is_number(x) else block_of(x).dtype for x in (a, b))
     if type_a.is_ptr() or type_b.is_ptr():
         problem = f'unsupported operand types {type_a} and {type_b}'
         raise compile_error(problem, 'Pointers support +, - and comparisons.')
     try:
-        common_type = computation_type(type_a, type_b, is_number(a), is_number(b), division)
+        common_type = computation_type(type_a, type_b, is_number(a), is_number(b), is_division)
     except TypeError as e:
         raise compile_error(str(e)) from None
     return _convert_operand(a, common_type), _convert_operand(b, common_type), common_type
@@ -368,12 +368,12 @@ def _apply_broadcast(operation, a, b):
         ) from None
 
 
-def compute(a, b, operation, division=False):
+def compute(a, b, operation, is_division=False):
     "Apply `operation` to two operands in their common type"
-    if type(a) is tensor and type(b) is tensor and a.dtype is b.dtype and not division and not a.dtype.is_ptr():
+    if type(a) is tensor and type(b) is tensor and a.dtype is b.dtype and not is_division and not a.dtype.is_ptr():
         x, y, dtype = a.data, b.data, a.dtype
     else:
-        x, y, dtype = to_common_type(a, b, division)
+        x, y, dtype = to_common_type(a, b, is_division)
     return with_undef(_apply_broadcast(operation, x, y), dtype, a, b)
 
 
@@ -426,7 +426,7 @@ def _compare(a, b, operation):
 
 
 def _divide(a, b):
-    x, y, dtype = to_common_type(a, b, division=True)
+    x, y, dtype = to_common_type(a, b, is_division=True)
     if dtype.rank < 2:
         x = x.astype(np.float32)
         y = y.astype(np.float32)
@@ -445,7 +445,7 @@ def _check_divisible(x, y):
 
 
 def _floor_divide(a, b):
-    x, y, dtype = to_common_type(a, b, division=True)
+    x, y, dtype = to_common_type(a, b, is_division=True)
     if dtype.rank == 2:
         raise compile_error('`//` needs integer operands', 'Divide with /, then tl.floor(...).')
     _check_divisible(x, y)
@@ -453,7 +453,7 @@ def _floor_divide(a, b):
 
 
 def _mod(a, b):
-    x, y, dtype = to_common_type(a, b, division=True)
+    x, y, dtype = to_common_type(a, b, is_division=True)
     if dtype.rank == 2:
         return with_undef(_apply_broadcast(fmod, x, y), dtype, a, b)
     _check_divisible(x, y)

@@ -282,8 +282,8 @@ def umulhi(x, y):
     a, b = broadcast(x, y)
     width = x.dtype.int_bitwidth
     if width == 32:
-        upper = (a.astype(np.uint32).astype(np.uint64) * b.astype(np.uint32)) >> np.uint64(32)
-        return with_undef(upper.astype(x.dtype.np), x.dtype, x, y)
+        upper_half = (a.astype(np.uint32).astype(np.uint64) * b.astype(np.uint32)) >> np.uint64(32)
+        return with_undef(upper_half.astype(x.dtype.np), x.dtype, x, y)
     product = a.astype(np.uint64).astype(object) * b.astype(np.uint64).astype(object)
     return with_undef(np.asarray(product >> 64).astype(np.uint64).astype(x.dtype.np)[()], x.dtype, x, y)
 

@@ -176,9 +176,12 @@ def _make_atomic(name):
 
 def _check_ordering(sem, scope):
     "Raise `NotCompiled` for an unknown memory ordering or scope"
-    for name, option, allowed in (('sem', sem, 'acquire release acq_rel relaxed'), ('scope', scope, 'gpu cta sys')):
-        if option is not None and option not in allowed.split():
-            raise compile_error(f"{name} must be one of {', '.join(allowed.split())}; got {option!r}")
+    for name, option, allowed_values in (
+        ('sem', sem, 'acquire release acq_rel relaxed'),
+        ('scope', scope, 'gpu cta sys'),
+    ):
+        if option is not None and option not in allowed_values.split():
+            raise compile_error(f"{name} must be one of {', '.join(allowed_values.split())}; got {option!r}")
 
 
 atomic_add, atomic_max, atomic_min, atomic_and, atomic_or, atomic_xor, atomic_xchg = map(

@@ -41,8 +41,8 @@ def _is_call_of(name):
 
 def _argument(call, position, name):
     "Return an argument of a call by its position or by its name; None if it is missing"
-    named = {keyword.arg: keyword.value for keyword in call.keywords}
-    return call.args[position] if len(call.args) > position else named.get(name)
+    value_of_keyword = {keyword.arg: keyword.value for keyword in call.keywords}
+    return call.args[position] if len(call.args) > position else value_of_keyword.get(name)
 
 
 def _advice(store, statements):
@@ -51,8 +51,8 @@ def _advice(store, statements):
     value, line = _assigned_value(_argument(store, 1, 'value'), store.lineno, statements)
     operation, operands = _operation_of(value)
     is_difference = isinstance(value, ast.BinOp) and isinstance(value.op, ast.Sub)
-    for loaded, operand in [*zip(operands, operands[::-1])][: 1 if is_difference else 2]:
-        load, _ = _assigned_value(loaded, line, statements)
+    for loaded_operand, operand in [*zip(operands, operands[::-1])][: 1 if is_difference else 2]:
+        load, _ = _assigned_value(loaded_operand, line, statements)
         if _is_call_of('load')(load) and ast.dump(_argument(load, 0, 'pointer')) == ast.dump(pointer):
             arguments = [ast.unparse(pointer), _operand_text(operand, is_difference)]
             arguments += [f'mask={ast.unparse(mask)}'] if mask else []
@@ -65,11 +65,11 @@ def _assigned_value(node, line, statements):
     for _ in range(_MAX_DEPTH):
         if not isinstance(node, ast.Name):
             break
-        earlier = [o for o in statements if _target(o) == node.id and o.lineno < line]
-        if not earlier:
+        earlier_assignments = [o for o in statements if _target(o) == node.id and o.lineno < line]
+        if not earlier_assignments:
             break
-        last = max(earlier, key=lambda o: o.lineno)
-        node, line = _value_of_assignment(last), last.lineno
+        last_assignment = max(earlier_assignments, key=lambda o: o.lineno)
+        node, line = _value_of_assignment(last_assignment), last_assignment.lineno
     return node, line
 
 

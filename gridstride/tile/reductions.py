@@ -180,8 +180,8 @@ def associative_scan(input, axis, combine_fn, reverse=False):
         )
         unchanged_values = _slice(values, axis, slice(0, step))
         values = tuple(
-            combine_elements(unchanged, combined, lambda x, y: np.concatenate([x, y], axis))
-            for unchanged, combined in zip(unchanged_values, combined_values)
+            combine_elements(unchanged_value, combined_value, lambda x, y: np.concatenate([x, y], axis))
+            for unchanged_value, combined_value in zip(unchanged_values, combined_values)
         )
         step *= 2
     if reverse:

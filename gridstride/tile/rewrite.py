@@ -342,10 +342,10 @@ def _rewrite(code, file):
 def _compile(tree, body, code):
     "Compile the rewritten function; a closure is compiled inside a function that defines its free variables"
     if code.co_freevars:
-        outer = ast.parse('def outer_function(): pass').body[0]
-        outer.args.args = [ast.arg(name) for name in code.co_freevars]
-        outer.body = [body[0]]
-        body[0] = ast.copy_location(outer, body[0])
+        outer_function = ast.parse('def outer_function(): pass').body[0]
+        outer_function.args.args = [ast.arg(name) for name in code.co_freevars]
+        outer_function.body = [body[0]]
+        body[0] = ast.copy_location(outer_function, body[0])
     ast.fix_missing_locations(tree)
     result = compile(tree, code.co_filename, 'exec', dont_inherit=True)
     depth = 2 if code.co_freevars else 1

@@ -236,9 +236,9 @@ def current():
 
 def set_current(ctx):
     "Make `ctx` the context of the running launch; returns the previous one"
-    previous = _current[0]
+    previous_context = _current[0]
     _current[0] = ctx
-    return previous
+    return previous_context
 
 
 def learner_frame():

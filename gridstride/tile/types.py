@@ -259,25 +259,25 @@ def computation_type(
     b,  # types
     a_is_number=False,
     b_is_number=False,  # whether it is a number literal, not a value of the kernel
-    division=False,  # / // %
+    is_division=False,  # / // %
 ):  # a type
     "Return the type to which Triton converts two operands before an operation"
     if a_is_number != b_is_number:
         number, block = (a, b) if a_is_number else (b, a)
         if number.rank <= block.rank:
-            return _F32 if division and block in (_F16, _BF16) else block
+            return _F32 if is_division and block in (_F16, _BF16) else block
     for float_type in (_F64, _F32):
         if float_type in (a, b):
             return float_type
     if _F16 in (a, b):
-        return _F32 if division else _F16
+        return _F32 if is_division else _F16
     if _BF16 in (a, b):
-        return _F32 if division or a is not b else _BF16
+        return _F32 if is_division or a is not b else _BF16
     if a.is_fp8() and b.is_fp8():
         return a if a is b else _F16
     if not (a.is_int() and b.is_int()):
         raise TypeError(f'{a} and {b} have no common type: convert one with .to(...)')
-    if division and a.is_int_signed() != b.is_int_signed():
+    if is_division and a.is_int_signed() != b.is_int_signed():
         raise TypeError(f'/, // and % of {a} and {b}, one signed and one unsigned: convert one with .to(...)')
     return promote(a, b)
 

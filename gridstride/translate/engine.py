@@ -90,13 +90,13 @@ def _to_arrays(argument):
 
 def _merge_overlapping(spans):
     "Merge intervals (low, high) that overlap"
-    merged = []
+    merged_spans = []
     for low, high in sorted(spans):
-        if merged and low < merged[-1][1]:
-            merged[-1] = merged[-1][0], max(high, merged[-1][1])
+        if merged_spans and low < merged_spans[-1][1]:
+            merged_spans[-1] = merged_spans[-1][0], max(high, merged_spans[-1][1])
         else:
-            merged.append((low, high))
-    return merged
+            merged_spans.append((low, high))
+    return merged_spans
 
 
 # Each translation is in its own namespace, with a function that takes the addresses of the kernel's arguments, so that

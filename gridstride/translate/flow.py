@@ -205,8 +205,8 @@ def variables(tree):
 def _reaching_definitions(tree):
     "Return the `_ReachingDefinitions` of a function, whose parameters are its first assignments"
     params = tree.args.args
-    assigned = {node.id for node in walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
-    analysis = _ReachingDefinitions(assigned | {param.arg for param in params})
+    assigned_names = {node.id for node in walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+    analysis = _ReachingDefinitions(assigned_names | {param.arg for param in params})
     for param in params:
         analysis.define(param, param.arg)
     analysis.visit_block(tree.body)

@@ -114,8 +114,8 @@ def _pow(a, b):
         return ALL
     if a[0] >= 0:
         return _eval_at_bounds(lambda x, y: x**y, a, b)
-    largest = max(abs(a[0]), abs(a[1])) ** b[1]
-    return clip(-largest, largest)
+    max_magnitude = max(abs(a[0]), abs(a[1])) ** b[1]
+    return clip(-max_magnitude, max_magnitude)
 
 
 INTERVAL_ARITHMETIC = dict(

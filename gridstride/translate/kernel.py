@@ -259,7 +259,7 @@ def _function_lines(function, body, writer, unit):
     "Return the lines of one function"
     tree, line = function.source.tree, function.source.tree.lineno
     body.cursor = tree.body[0].lineno - 1
-    body.blank_line_pending = False
+    body.is_blank_line_pending = False
     body.depth = 1
     head, params = _function_head(function, body, writer, unit)
     if function is unit.main:

@@ -92,7 +92,7 @@ _CONSTANT_OPERATIONS = dict(
 )
 
 
-def structurally_equal(a, b):
+def is_structurally_equal(a, b):
     "Return whether two expressions are structurally equal, so that they have equal values"
     return (
         a is b
@@ -102,7 +102,7 @@ def structurally_equal(a, b):
         and a.type == b.type
         and a.value == b.value
         and len(a.args) == len(b.args)
-        and all(map(structurally_equal, a.args, b.args))
+        and all(map(is_structurally_equal, a.args, b.args))
     )
 
 

@@ -29,12 +29,12 @@ def test_lessons_are_picked_by_number_or_path(folder):
 
 def test_outputs_are_stale_after_an_edit_of_code_not_of_prose():
     nb = notebook('a = 6', 'a*7')
-    assert L.stale(nb)
+    assert L.is_stale(nb)
     nb['metadata']['gridstride'] = {'code': L.code_hash(nb)}
     nb['cells'].append(new_markdown_cell('More prose.'))
-    assert not L.stale(nb)
+    assert not L.is_stale(nb)
     nb['cells'][1]['source'] = ['a*8']
-    assert L.stale(nb)
+    assert L.is_stale(nb)
 
 
 def test_where_a_cell_ends_is_part_of_the_code():

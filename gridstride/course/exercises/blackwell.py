@@ -87,10 +87,10 @@ def _(fn, rng, tiles):
 )
 def _(fn, rng, size, kind):
     x = torch.tensor(rng.normal(0, size, 32), dtype=torch.float32)
-    largest = dict(tie=6.0, clipped=7.9, power=4.0, negative=-5.5).get(kind)
-    if largest:
+    largest_value = dict(tie=6.0, clipped=7.9, power=4.0, negative=-5.5).get(kind)
+    if largest_value:
         x = x.clamp(-3, 3)
-        x[17] = largest
+        x[17] = largest_value
     if kind == 'tie':
         x[:4] = torch.tensor([0.25, 0.75, 2.5, 5.0])
     expected = quantize_blocks(x[None], 'mxfp4')

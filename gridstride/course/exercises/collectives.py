@@ -39,8 +39,8 @@ def _(fn, rng, x, round):
     expected = round << 32 | _bits(x)
     word = pack(x, round)
     if not isinstance(word, (int, np.integer)) or int(word) != expected:
-        shown = hex(int(word)) if isinstance(word, (int, np.integer)) else repr(word)
-        raise AssertionError(f'pack({x}, {round}): got {shown}; expected {expected:#018x}')
+        shown_word = hex(int(word)) if isinstance(word, (int, np.integer)) else repr(word)
+        raise AssertionError(f'pack({x}, {round}): got {shown_word}; expected {expected:#018x}')
     value = unpack(expected, round)
     if value is None or _bits(value) != _bits(x):
         raise AssertionError(f'unpack({expected:#018x}, {round}): got {value!r}; expected {x!r}, with the same bits')

@@ -283,7 +283,7 @@ def run_relu(src, x, threads=128):
     return out
 
 
-def one_warp_does_all(src, x, expected):
+def is_right_with_one_warp(src, x, expected):
     "Return whether the result is right even if only one of the four warps of each block is launched"
     try:
         with on_emulator():
@@ -314,7 +314,7 @@ def _(fn, rng, h, w):
     x = torch.tensor(rng.standard_normal((h, w)), dtype=torch.float32).bfloat16()
     expected = x.clamp(min=0).float()
     judge_in_both_orders(lambda: check(run_relu(src, x).float(), expected))
-    if h >= 64 and one_warp_does_all(src, x, expected):
+    if h >= 64 and is_right_with_one_warp(src, x, expected):
         raise AssertionError(
             'the result is right, but one warp or one thread computes all elements of a box: distribute them over the '
             "block's 128 threads"

@@ -30,8 +30,8 @@ def quads(
     total = 0
     for half in np.asarray(quad).reshape(2, 16):
         i = np.arange(16)
-        paired = any((half == half[i ^ mask]).all() for mask in (1, 2))
-        for part in (half,) if paired else (half[:8], half[8:]):
+        is_paired = any((half == half[i ^ mask]).all() for mask in (1, 2))
+        for part in (half,) if is_paired else (half[:8], half[8:]):
             total += np.bincount(np.unique(part) % 8).max()
     return int(total)
 
@@ -240,16 +240,16 @@ def loops(src, pattern) -> list:
     "Return, per match of `pattern` in CUDA C, the numbers of the surrounding loops, the innermost last"
     loops_of_match, loops_of_block = [], []
     open_loops, pending_loops = (), ()  # pending: loops whose bodies follow
-    num_loops, open_parentheses, in_header = 0, 0, False
+    num_loops, open_parentheses, is_in_header = 0, 0, False
     for token in re.finditer(rf'({pattern})|\b(?:for|while|do)\b|[(){{}};]', without_comments(src)):
         if token[1]:
-            loops_of_match.append(open_loops + pending_loops[: len(pending_loops) - in_header])
+            loops_of_match.append(open_loops + pending_loops[: len(pending_loops) - is_in_header])
             open_parentheses += token[1].count('(') - token[1].count(')')
         elif token[0][0] in 'fwd':
-            num_loops, pending_loops, in_header = num_loops + 1, (*pending_loops, num_loops), token[0] != 'do'
+            num_loops, pending_loops, is_in_header = num_loops + 1, (*pending_loops, num_loops), token[0] != 'do'
         elif token[0] in '()':
             open_parentheses += 1 if token[0] == '(' else -1
-            in_header = in_header and open_parentheses > 0
+            is_in_header = is_in_header and open_parentheses > 0
         elif open_parentheses:
             pass
         elif token[0] == '{':

@@ -128,7 +128,7 @@ def _(fn, rng, h, w):
     for along in ('row', 'column'):
         if n := walk(tile, along).conflicts:
             raise AssertionError(
-                f'with {swizzle}, reading by {along}s takes {n} wavefronts more than without a bank conflict'
+                f'with {swizzle}, reading by {along}s takes {n} more wavefronts than without a bank conflict'
             )
     if result[0] > w.bit_length() - 1:
         raise AssertionError(

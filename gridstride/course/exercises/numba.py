@@ -129,11 +129,11 @@ def _(fn, rng, h, w, step):
         )
     check_distribution(t, 'written', h * w, f'wrote {h * w} bytes')
     expected = old.astype(np.float64) @ [0.2989, 0.5870, 0.1140]
-    bad = np.abs(out - expected) > 0.501  # close to a half, a float may be rounded up or down
-    if bad.any():
-        r, c = np.argwhere(bad)[0]
+    is_wrong = np.abs(out - expected) > 0.501  # close to a half, a float may be rounded up or down
+    if is_wrong.any():
+        r, c = np.argwhere(is_wrong)[0]
         raise AssertionError(
-            f'{bad.sum()} of {bad.size} bytes are wrong; out[{r},{c}] is {out[r, c]}, '
+            f'{is_wrong.sum()} of {is_wrong.size} bytes are wrong; out[{r},{c}] is {out[r, c]}, '
             f'but its grey value is {expected[r, c]:.2f}'
             + (': round to the nearest integer' if abs(out[r, c] - expected[r, c]) < 1 else '')
         )

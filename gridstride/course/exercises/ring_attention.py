@@ -101,7 +101,7 @@ def _times(rows, heads, kv_heads, d, flops, latency, speed):
     return 4 * d * heads * rows * rows / 2 / flops, latency + 2 * kv_heads * d * rows * 2 / speed
 
 
-def _hides(rows, **case):
+def _is_message_hidden(rows, **case):
     "Return whether a zigzag step of `rows` rows takes at least as long as its message"
     step, message = _times(rows, **case)
     return step >= message
@@ -135,9 +135,9 @@ def _(fn, rng, **case):
     if not isinstance(result, (int, np.integer)) or result < 1:
         raise AssertionError(f'return a positive integer; got {result!r}')
     step, message = (f'{t * 1e6:.6g} us' for t in _times(result, **case))
-    if not _hides(result, **case):
+    if not _is_message_hidden(result, **case):
         raise AssertionError(f'with {result} rows the step takes {step}, but its message takes longer: {message}')
-    if result > 1 and _hides(result - 1, **case):
+    if result > 1 and _is_message_hidden(result - 1, **case):
         raise AssertionError(
             f'{result} rows, whose step takes {step}, hide their message of {message}, but fewer rows do, too'
         )

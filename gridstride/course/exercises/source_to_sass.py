@@ -18,7 +18,7 @@ __all__ = [
     'stores',
     'check_registers',
     'best_block',
-    'loads_wide',
+    'has_wide_loads',
     'check_wide_loads',
 ]
 
@@ -199,7 +199,7 @@ _REMAINDER_LOOP = (
 )
 
 
-def loads_wide(loop):
+def has_wide_loads(loop):
     "Return whether any instruction of the loop loads 16 bytes at a time"
     return any(op.startswith('LDG.E.128') for op in loop.ops())
 
@@ -207,13 +207,13 @@ def loads_wide(loop):
 def check_wide_loads(fn, arch):
     "Raise `AssertionError` unless the loop that multiplies loads 16 bytes at a time and has few other instructions"
     loops = compile_answer(sass, fn, 'dots_k', arch).loops
-    loop = max(loops, key=lambda loop: (loop.ops()['FFMA'], loads_wide(loop)), default=None)
+    loop = max(loops, key=lambda loop: (loop.ops()['FFMA'], has_wide_loads(loop)), default=None)
     if not loop or not loop.ops()['FFMA']:
         raise AssertionError(
             'the results are right, but the machine code has no loop with FFMA, the fused multiply-add of floats'
         )
     narrow_loads = [i for i in loop.instructions if i.op.startswith('LDG') and '.128' not in i.op]
-    if narrow_loads and any(map(loads_wide, loops)):
+    if narrow_loads and any(map(has_wide_loads, loops)):
         check_no_instructions(narrow_loads, _REMAINDER_LOOP)
     why = 'the results are right, but the loop with the products still loads less than 16 bytes at a time'
     check_no_instructions(narrow_loads, why)

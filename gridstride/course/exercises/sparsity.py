@@ -159,10 +159,10 @@ def _(fn, rng, h, kind):
         result = fn(w.copy())
         if sorted(map(str, result)) != list('01234567'):
             raise AssertionError(f'return the column indices 0 to 7, each once, in one list; got {result}')
-        kept = kept_magnitude(w[:, list(result)])
+        kept_sum = kept_magnitude(w[:, list(result)])
         best = best_kept_magnitude(w)
-        if kept < best * (1 - 1e-12):
-            raise AssertionError(f'this order keeps a total magnitude of {kept:.6g}; the best one keeps {best:.6g}')
+        if kept_sum < best * (1 - 1e-12):
+            raise AssertionError(f'this order keeps a total magnitude of {kept_sum:.6g}; the best one keeps {best:.6g}')
 
 
 def valid_masks():
@@ -200,7 +200,9 @@ def _(fn, rng, h, w, kind='normal'):
         if (tile_mask.sum(0) != 2).any() or (tile_mask.sum(1) != 2).any():
             counts = f'{tile_mask.sum(1).tolist()} in its rows, {tile_mask.sum(0).tolist()} in its columns'
             raise AssertionError(f'{location}: keep two in each row and each column; got {counts}')
-        kept = magnitudes[tile_mask].sum()
+        kept_sum = magnitudes[tile_mask].sum()
         best = (masks * magnitudes).sum((1, 2)).max()
-        if kept < best * (1 - 1e-12):
-            raise AssertionError(f'{location}: the mask keeps a magnitude of {kept:.6g}; the best one keeps {best:.6g}')
+        if kept_sum < best * (1 - 1e-12):
+            raise AssertionError(
+                f'{location}: the mask keeps a magnitude of {kept_sum:.6g}; the best one keeps {best:.6g}'
+            )

@@ -211,9 +211,9 @@ def common_length(a, b):
     "Return the length of the longest common subsequence"
     row = [0] * (len(b) + 1)
     for x in a:
-        above, row = row, [0]
+        previous_row, row = row, [0]
         for j, y in enumerate(b):
-            row.append(above[j] + 1 if x == y else max(above[j + 1], row[j]))
+            row.append(previous_row[j] + 1 if x == y else max(previous_row[j + 1], row[j]))
     return row[-1]
 
 

@@ -269,6 +269,6 @@ def _(fn, rng, h, k, w, tiles):
     close = dict(rtol=1e-5, atol=1e-5)  # 64 products of float32; TF32 would be off by 1e-3
     if torch.allclose(out, expected, 1e-2, 2e-2) and not torch.allclose(out, expected, **close):
         raise AssertionError(
-            "all values are near but not exact, because TF32 keeps ten bits: pass input_precision='ieee'"
+            "all values are close, but not exact, because TF32 keeps 10 mantissa bits: pass input_precision='ieee'"
         )
     check(out, expected, **close)

@@ -105,14 +105,16 @@ class ControlFlow:
         step = self.hoist(loop, loop.step, 'step', assigned_vars | {c_variable}, type)
         start = self.writer.fit(loop.start, type, low_bits_only=type == 'int').text
         counter = self.take_name(f'next_{c_variable.c_name}') if needs_counter else c_variable.c_name
-        is_declared_here = needs_counter or not loop.declared_before
+        is_declared_here = needs_counter or not loop.is_declared_before
         init = f'{type} {counter} = {start}' if is_declared_here else '' if start == counter else f'{counter} = {start}'
         self.counter_expr = Expr('var', INT, value=_GeneratedVariable(counter, type))
         head = f'for ({init}; {self.loop_condition(counter, stop, step, loop)}; {self.loop_step(counter, step)})'
         first_lines = (
             []
             if not needs_counter
-            else [f"{'' if loop.declared_before else self.type_of(c_variable) + ' '}{c_variable.c_name} = {counter};"]
+            else [
+                f"{'' if loop.is_declared_before else self.type_of(c_variable) + ' '}{c_variable.c_name} = {counter};"
+            ]
         )
         self.compound_statement(loop, head, loop.body, loop.node.body[0].col_offset, first_lines)
 
@@ -192,7 +194,7 @@ class ControlFlow:
             target
             for target in stmt.targets
             if all(constant_value(i) == n for n, i in enumerate(target.items))
-            and not target.declared_before
+            and not target.is_declared_before
             and target.var.c_type == 'int'
         ]
         index_name = index_targets[0].var.c_name if index_targets else self.take_name('k')
@@ -200,7 +202,7 @@ class ControlFlow:
         for target in stmt.targets:
             if index_targets and target is index_targets[0]:
                 continue
-            declared_type = '' if target.declared_before else target.var.c_variable.c_type + ' '
+            declared_type = '' if target.is_declared_before else target.var.c_variable.c_type + ' '
             table = self.declare_table(stmt, target)
             first_lines.append(f'{declared_type}{target.var.c_name} = {table}[{index_name}];')
         head = f'for (int {index_name} = 0; {index_name} < {stmt.num_iterations}; {index_name}++)'
@@ -210,7 +212,7 @@ class ControlFlow:
         "Write a loop over a tuple with one variable: `for (int k : values)`"
         table, variable = self.declare_table(stmt, target), target.var
         type, body_column = variable.c_variable.c_type, stmt.node.body[0].col_offset
-        if not target.declared_before:
+        if not target.is_declared_before:
             head = f'for ({type} {variable.c_name} : {table})'
             return self.compound_statement(stmt, head, stmt.body, body_column)
         item_name = self.take_name(f'next_{variable.c_name}')

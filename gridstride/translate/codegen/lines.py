@@ -38,16 +38,16 @@ class SourceLines:
                 self.put_blank_line()
                 self.put_line(f'// {self.source.comments[n][1]}', n)
             elif n in self.source.blank_lines:
-                self.blank_line_pending = True
+                self.is_blank_line_pending = True
             else:
                 continue
             self.cursor = n
 
     def put_blank_line(self):
         "Write a blank line if the source has one here"
-        if self.blank_line_pending and self.lines and self.lines[-1].text and not self.lines[-1].text.endswith('{'):
+        if self.is_blank_line_pending and self.lines and self.lines[-1].text and not self.lines[-1].text.endswith('{'):
             self.put_line('', None)
-        self.blank_line_pending = False
+        self.is_blank_line_pending = False
 
     def trailing_comments(self, first, last):
         "Return the comments at the ends of the lines `first` to `last` of the source"

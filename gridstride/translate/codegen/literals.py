@@ -32,12 +32,12 @@ class Literals:
         if value == -(2**63):
             return Code('(-9223372036854775807LL - 1)', PRIMARY, 'long long')
         text = (text if text and text.lower().startswith(('0x', '-0x')) else str(value)).replace('_', '')
-        wide = type == 'long long' or not -(2**31) < value < 2**31
+        is_wide = type == 'long long' or not -(2**31) < value < 2**31
         if type in ('double', 'float'):
             return self.real_literal(float(value), type)
         if type == 'unsigned long long':
             return Code(f'{text}ULL', PRIMARY, type)
-        return Code(text + 'LL' * wide, PRIMARY if value >= 0 else UNARY, 'long long' if wide else 'int')
+        return Code(text + 'LL' * is_wide, PRIMARY if value >= 0 else UNARY, 'long long' if is_wide else 'int')
 
     def real_literal(self, value, type, text=None):
         "Write the float `value`, spelled `text` in the source, as a literal of the C type `type`: `0.5f`"

@@ -33,7 +33,7 @@ class NameSharing:
             assigned_variable
             for assigned_variable, block_path in assigned_variables
             if not block_path
-            or _conflict(occurrences[assigned_variable.c_variable], occurrences[variable])
+            or _is_conflict(occurrences[assigned_variable.c_variable], occurrences[variable])
             or variable.is_maybe_uninitialized
             or assigned_variable.is_maybe_uninitialized
         )
@@ -146,7 +146,7 @@ class Declarations:
                     inner_block, declared_c_variables.union(loop_c_variables), loop_depth + (stmt.kind in _LOOPS)
                 )
             for c in self.loop_variables(stmt):
-                c.declared_before = c.var.c_variable in declared_c_variables
+                c.is_declared_before = c.var.c_variable in declared_c_variables
 
     def declarations_in(self, block, declared_c_variables, loop_depth):
         "Yield (index of the first statement, variable) of each variable to declare in this block"
@@ -206,7 +206,7 @@ def innermost_block(paths):
     return tuple(b for b, _ in first[:n])
 
 
-def _conflict(a, b):
+def _is_conflict(a, b):
     "Return whether two variables with these occurrences would conflict if they had the same name"
     if len(innermost_block(a)) > len(innermost_block(b)):
         a, b = b, a

@@ -19,7 +19,7 @@ from ..tree import (
     mul,
     constant_value,
     contiguous_strides,
-    structurally_equal,
+    is_structurally_equal,
     walk,
 )
 from ..types import INT, REAL, describe_type, value_type
@@ -220,13 +220,13 @@ class Arrays:
         "Record that the pointer `variable` may also point to the beginning of `view`"
         if view.buffer not in variable.buffer.roots:
             variable.buffer.roots.append(view.buffer)
-        if not all(map(structurally_equal, variable.view.strides, view.strides)):
+        if not all(map(is_structurally_equal, variable.view.strides, view.strides)):
             first_line = f'line {variable.first_type_line + self.fn.source.first_line - 1}'
             raise self.fn.error(
                 stmt, f'{variable.name} has a different array layout here than in {first_line}', 'Use two names.'
             )
         variable.view.sizes = tuple(
-            a if structurally_equal(a, b) else None for a, b in zip(variable.view.sizes, view.sizes)
+            a if is_structurally_equal(a, b) else None for a, b in zip(variable.view.sizes, view.sizes)
         )
 
     def save_if_mutable(self, stmt, name, expr):
@@ -253,7 +253,7 @@ def _clamp_to_size(expr, size):
     "Return the smaller of `expr`, the end of a slice, and `size`, the size of the dimension"
     if (
         size is None
-        or structurally_equal(expr, size)
+        or is_structurally_equal(expr, size)
         or constant_value(expr) is not None
         and constant_value(size) is not None
         and constant_value(expr) <= constant_value(size)

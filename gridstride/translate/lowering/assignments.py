@@ -179,7 +179,7 @@ class Assignments(Values):
         view = expr.value
         if variable.type is not None and variable.type != expr.type:
             raise self.type_conflict(stmt, variable, expr.type)
-        self.types_changed |= variable.type is None
+        self.have_types_changed |= variable.type is None
         variable.type = expr.type
         if variable.first_type_line is None:
             variable.first_type_line = stmt.lineno

@@ -38,7 +38,7 @@ class Function:
 
     def begin_iteration(self):
         "Begin an iteration over the function: reset everything except the types"
-        self.types_changed = False
+        self.have_types_changed = False
         self.num_temporaries = 0
         self.nesting_depth = 0
         self.dynamic_arrays = {}  # dtype -> the array of all dynamic shared memory, if the whole function can use it
@@ -72,7 +72,7 @@ class Function:
         joined_type = join_types(variable.type, new_type, self.doubles)
         if joined_type is None and new_type is not None:
             raise self.type_conflict(node, variable, new_type)
-        self.types_changed |= joined_type != variable.type
+        self.have_types_changed |= joined_type != variable.type
         variable.type = joined_type
         if new_type is not None and variable.first_type_line is None:
             variable.first_type_line = node.lineno
@@ -85,8 +85,8 @@ class Function:
         message = f'{variable.name} is {types}: a variable in C has one type'
         return self.error(node, message, 'Use two names.')
 
-    def new_variable(self, node, name, type, unique_name=False):
-        "Return a variable that is not in the Python source; `unique_name`: no other variable may have its name in C"
+    def new_variable(self, node, name, type, has_unique_name=False):
+        "Return a variable that is not in the Python source; `has_unique_name`: no other variable has its name in C"
         key = node.lineno, node.col_offset, name, self.num_temporaries
         self.num_temporaries += 1
         if key not in self.temporaries:
@@ -96,7 +96,7 @@ class Function:
         variable = self.temporaries[key]
         variable.is_temporary = True
         variable.bounds = None
-        variable.has_unique_name = unique_name
+        variable.has_unique_name = has_unique_name
         variable.type = (
             join_types(variable.type, type, self.doubles) if variable.type is None or is_number(type or '') else type
         )

@@ -183,8 +183,8 @@ def compare(fn, node, op, a, b):
             return Expr('const', BOOL, value=(other.op == 'object' and other.value is None) == (op == '=='))
     if a.op == b.op == 'tuple' and op in ('==', '!=') and len(a.args) == len(b.args):
         conditions = [compare(fn, node, '==', operand, other) for operand, other in zip(a.args, b.args)]
-        equal = conjunction(conditions) if conditions else Expr('const', BOOL, value=True)
-        return equal if op == '==' else Expr('not', BOOL, (equal,))
+        is_equal = conjunction(conditions) if conditions else Expr('const', BOOL, value=True)
+        return is_equal if op == '==' else Expr('not', BOOL, (is_equal,))
     _check_operands(fn, node, op, a, b)
     return Expr('cmp', BOOL, (a, b), op)
 
@@ -219,7 +219,7 @@ def and_or(fn, node, op, a, b):
     a, b = convert.require_number(a), convert.require_number(b)
     if a.type == b.type == BOOL or None in (a.type, b.type):
         return Expr(op, BOOL if a.type == BOOL else None, (a, b))
-    first_operand = None if is_cheap(a) else fn.new_variable(node, 'first', a.type, unique_name=True)
+    first_operand = None if is_cheap(a) else fn.new_variable(node, 'first', a.type, has_unique_name=True)
     return Expr('value_' + op, join_types(a.type, b.type, fn.doubles), (a, b), first_operand)
 
 

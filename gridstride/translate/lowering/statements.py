@@ -32,7 +32,7 @@ class Lowering(Assignments):
             self.begin_iteration()
             self.lower_parameters()
             self.body = self.lower_block(self.source.tree.body, is_function_body=True)
-            if not self.types_changed:
+            if not self.have_types_changed:
                 break
         self.require_complete()
         return self
@@ -145,7 +145,7 @@ class Lowering(Assignments):
         if joined_type is None:
             types = f'{describe_type(new_type)} here and {describe_type(self.result_type)} elsewhere'
             raise self.error(stmt, f'{self.source.name} returns {types}')
-        self.types_changed |= joined_type != self.result_type
+        self.have_types_changed |= joined_type != self.result_type
         self.result_type = joined_type
 
     def lower_Break(self, stmt):

@@ -368,7 +368,7 @@ class Values(Function):
                 left = b
                 continue
             variable = self.new_variable(
-                node, 'middle', b.type, unique_name=True
+                node, 'middle', b.type, has_unique_name=True
             )  # the middle of a < b < c is computed once
             comparisons.append(operators.compare(self, node, symbol, left, Expr('let', b.type, (b,), variable)))
             left = Expr('var', b.type, value=variable)
