@@ -49,6 +49,26 @@ __global__ void alias_k(float *b) {
     for (int k = 0; k < 8; k++) sum += p[0] * 1 + x[k];
     b[0] = sum;
 }
+// The cells get the reads of a range only when an access may conflict with them.
+__global__ void late_k(const float *a, float *b, int which) {
+    __shared__ float s[64], t[64];
+    int i = threadIdx.x;
+    s[i] = a[i], t[i] = 0;
+    __syncthreads();
+    float sum = 0;
+    if (which != 1 || i < 32)
+        for (int k = 0; k < 32; k++) sum += s[k] * a[k];                       // reads early
+    if (which == 1 || which == 3) __syncwarp();
+    if (which == 1 || which == 3)
+        if (i < 32) s[i] = sum;                                                // writes late
+    if (which == 2 && i >= 32) s[i] = sum;
+    if (which == 4 && i == 0) s[31] = sum;                                     // writes early
+    if (which == 5 && i == 63) s[0] = sum;                                     // writes last
+    if (which == 6 && i == 40) atomicAdd(&s[5], sum);                          // adds
+    t[i] += sum;
+    __syncthreads();
+    b[i] = t[i];
+}
 static float *device(int n) { float *p; cudaMalloc(&p, n * 4); return p; }
 static double total(float *p, int n) {
     float x[256]; double sum = 0;
@@ -73,6 +93,11 @@ int tiles(int n, int which) {
     tile_k<<<1, dim3(16, 16)>>>(values(256), b, n, which);
     return int(total(b, 256));
 }
+int late(int which) {
+    float *b = device(64);
+    late_k<<<1, 64>>>(values(64), b, which);
+    return int(total(b, 64));
+}
 int overwrite(int n, bool initialized) {
     float *a = initialized ? values(n) : device(n), *b = device(64);
     overwrite_k<<<1, 64>>>(a, b, initialized);
@@ -93,7 +118,7 @@ def host_value(i): return i*7 % 13 - 6
 
 
 @pytest.fixture(scope='module')
-def module(): return load_cuda(SOURCE, funcs=['right', 'tiles', 'overwrite', 'alias'])
+def module(): return load_cuda(SOURCE, funcs=['right', 'tiles', 'late', 'overwrite', 'alias'])
 
 
 def test_right_programs(module):
@@ -121,6 +146,17 @@ def test_an_element_of_a_tile_that_no_thread_has_written(module):
 
 def test_an_index_past_the_end_of_a_row(module):
     with finding('memcheck', array='s', line=line('reads tiles')): module.tiles(17, 0)
+
+
+def test_writes_after_reads_of_ranges(module):
+    square = sum(host_value(k)**2 for k in range(32))
+    assert [module.late(which) for which in range(3)] == [64*square, 32*square, 64*square]
+
+
+@pytest.mark.parametrize('which, write', [(3, 'writes late'), (4, 'writes early'), (5, 'writes last'), (6, 'adds')])
+def test_races_with_reads_of_ranges(module, which, write):
+    with finding('racecheck', array='s') as e: module.late(which)
+    assert {e.value.line, e.value.other.line} == {line('reads early'), line(write)}
 
 
 def test_global_memory(module):

@@ -92,20 +92,11 @@ struct BlockDetectorState {
     uint32_t read_key = max_threads;
     void discard_read_tags() {
         read_key += max_threads;
-        if (!__builtin_expect(read_key & block_tag, 0)) return;
-        shared_cells.discard_tags(), range_generation++;
-        read_key = read_key % max_threads + max_threads;
+        if (__builtin_expect(read_key & block_tag, 0)) restart_read_tags();
     }
-    // Reads of words with a constant stride that all had this tag; stale if another generation has begun since
-    struct RangeTag {
-        uint32_t offset;
-        int32_t stride;
-        uint32_t count, tag, generation;
-    };
-    uint32_t range_generation = 1;
-    RangeTag range_tags[256] = {};
     size_t low_cells = 0, high_cells = shared_cap / 4;     // cells in use: below `low_cells`, from `high_cells` on
     void discard_arrays();
+    void restart_read_tags();
 };
 
 }

@@ -33,6 +33,7 @@ void Detector::begin_block(Worker &worker) {
     }
     block_start = block_synced = ++now;
     discard_read_tags();
+    forget_ranges(), ranges.generation++;
     for (auto &time : warp_synced) time = now;
 }
 
@@ -44,6 +45,7 @@ void Detector::block_barrier(Worker &worker) {
     discard_undefined(worker);
     block_synced = ++now;
     discard_read_tags();
+    forget_ranges();
     if (!acquired_since_barrier) return;
     block_view.join(join_views(0, int(views.size())));
     for (ThreadView &view : views) {

@@ -68,6 +68,7 @@ Detector::Scope::Scope(bool of_several_devices) {
     detector.shared_base = reinterpret_cast<uintptr_t>(w.shared);
     detector.launch_start = ++detector.now;
     detector.begin_tag_epoch();
+    detector.forget_ranges(), detector.ranges.num_recorded = 0;
     detector.pending.active = false, detector.pending.words.clear();
     detector.pending.store = {};
     detector.deferred_races.clear();
@@ -133,6 +134,7 @@ void Detector::abandon() {
 
 void Detector::enter(Worker &block) {
     if (!is_enabled || w == &block) return;
+    record_ranges(), ranges.generation++;
     if (!w->detector_state) w->detector_state = new BlockDetectorState();
     if (!block.detector_state) {
         block.detector_state = new BlockDetectorState();
@@ -163,6 +165,40 @@ bool Detector::has_acquired_start(const Worker &block) const {
     for (int rank = 0; rank < block.num_threads; rank++)
         if (is_acquired({thread_id(block, rank), block.detector_state->block_start, 0})) return true;
     return false;
+}
+
+// Records the reads of a range in its cells.
+void Detector::record_range(RangeReads &range) {
+    const Access *const reads[] = {&range.read, &range.second_read};
+    uintptr_t word = range.offset / 4;
+    for (uint32_t i = 0; i < range.count; i++, word += uintptr_t(range.stride / 4))
+        for (int read = 0; read < range.num_unrecorded; read++)
+            record_shared_read(shared_cells.word_cells[word], *reads[read]);
+    range.num_unrecorded = 0;
+}
+void Detector::record_shared_read(Cell &c, const Access &read) const {
+    const bool has_read = c.read.time >= block_synced, has_second = c.second_read.time >= block_synced;
+    const bool is_of_one_warp = c.read.thread / 32 == c.second_read.thread / 32;
+    if (!has_read || c.read.thread == read.thread) c.read = read;
+    else if (!has_second || (is_of_one_warp && c.read.thread / 32 != read.thread / 32)) c.second_read = read;
+}
+void Detector::record_unrecorded_ranges() {
+    ranges.num_recorded += ranges.num_unrecorded;
+    for (uint32_t i = 0; i < ranges.num_unrecorded; i++) record_range(ranges.entries[ranges.unrecorded[i]]);
+    forget_ranges();
+    ranges.has_writes = true;
+}
+// Discards reads that the cells need not contain, because a barrier of the block orders them before later accesses.
+void Detector::forget_ranges() {
+    for (uint32_t i = 0; i < ranges.num_unrecorded; i++) {
+        RangeReads &range = ranges.entries[ranges.unrecorded[i]];
+        range.num_unrecorded = 0, range.is_listed = false;
+    }
+    ranges.num_unrecorded = 0, ranges.has_writes = false;
+}
+void BlockDetectorState::restart_read_tags() {
+    shared_cells.discard_tags(), detector.ranges.generation++;
+    read_key = read_key % max_threads + max_threads;
 }
 
 // Clears the cells of arrays of an earlier launch.

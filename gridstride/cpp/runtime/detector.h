@@ -24,6 +24,40 @@ LoadedImage image_of(void *code);
 
 struct RunningLaunch;
 
+// Reads of words of shared memory with a constant stride, by a loop (LoopReads). The threads of a block read the same
+// tiles, and a barrier of the block orders these reads before all later accesses. So the cells need them only if
+// another access conflicts with them before that barrier: `record_ranges` then writes them to the cells.
+struct RangeReads {
+    uint32_t offset;
+    int32_t stride;
+    uint32_t count, generation;
+    uint32_t tag;                          // as the tag of a word
+    uint8_t num_unrecorded;                // how many of the two reads the cells do not contain yet
+    bool is_listed;                        // in RangeTable::unrecorded
+    Access read, second_read;
+    bool is_of(uint32_t o, intptr_t s, size_t c, uint32_t g) const {
+        return offset == o && stride == s && count == c && generation == g;
+    }
+    void begin(uint32_t o, intptr_t s, size_t c, uint32_t g) {
+        offset = o, stride = int32_t(s), count = uint32_t(c), generation = g, tag = 0;
+    }
+};
+struct RangeTable {
+    static constexpr uint32_t log_sets = 7, size = 2 << log_sets, max_recorded = 1024;
+    RangeReads entries[size] = {};
+    // An entry of the current generation was checked: its words are written, and a write since was a fast one.
+    uint32_t generation = 1;
+    bool has_writes = false;               // whether the block has written shared memory since its last barrier
+    uint8_t unrecorded[size];              // indices of entries
+    uint32_t num_unrecorded = 0;
+    uint32_t num_recorded = 0;             // in this launch; its kernel gains nothing if there are many
+    RangeReads &find(uint32_t offset, intptr_t stride, size_t count) {
+        RangeReads *const set = entries + (offset / 4 * 0x9E3779B1u >> (32 - log_sets)) * 2;
+        const bool is_second = set[1].is_of(offset, stride, count, generation);
+        return set[is_second || (!set[0].is_of(offset, stride, count, generation) && set[0].num_unrecorded)];
+    }
+};
+
 // The state of the detectors for one of the running launches
 struct LaunchChecks {
     const Launch *launch = nullptr;
@@ -72,6 +106,7 @@ struct Detector : BlockDetectorState {
         } range;                           // of a struct write, which its hook has checked
     } pending = {};
     std::vector<DeferredRace> deferred_races;
+    RangeTable ranges;
     const Launch *launch = nullptr;
     bool has_all_addresses = false;        // whether the arguments contain all addresses that the launch can access
     std::unordered_map<uintptr_t, Flag> flags;             // key: address / 4
@@ -133,7 +168,7 @@ struct Detector : BlockDetectorState {
         view().waited.add(thread, {time, 0, 0});
     }
     ThreadView &view() {
-        if (views.empty()) views.resize(size_t(w->num_threads));
+        if (views.empty()) record_ranges(), views.resize(size_t(w->num_threads));
         any_acquired = acquired_since_barrier = true;
         return views[self % max_threads];
     }
@@ -234,6 +269,7 @@ struct Detector : BlockDetectorState {
     bool fast_shared_access(uintptr_t off, bool write, uint32_t location);
     bool fast_shared_accesses(uintptr_t off, unsigned bytes, bool write, uint32_t location);
     void tag_reads(uintptr_t word, const Cell &c);
+    uint32_t tag_of(const Access &read, const Access &second_read) const;
     // Returns whether a further read by the current thread would not change the cell of this word.
     inline __attribute__((always_inline)) bool is_tagged(uintptr_t off) const {
         return is_covered(shared_cells.tags[off / 4]);
@@ -249,7 +285,7 @@ struct Detector : BlockDetectorState {
         return c.read.thread / 32 == c.second_read.thread / 32 && c.read.thread / 32 != self / 32;
     }
     bool cannot_conflict(const Access &a, uint32_t since) const;
-    bool is_read_by_others(uintptr_t offset) const;
+    bool is_read_by_others(uint32_t tag) const;
     void tag_global_reads(Cell &c);
     void begin_tag_epoch();
     static constexpr uint32_t log_words_of(unsigned n) { return n == 16 ? 2 : n == 8; }
@@ -265,6 +301,18 @@ struct Detector : BlockDetectorState {
     template <unsigned n> bool record_strided_reads(const LoopReads::Read &r, size_t count, uint32_t location);
     template <unsigned n> bool record_global_read(uintptr_t offset, uint32_t location);
     template <unsigned n> bool record_shared_reads(const LoopReads::Read &r, size_t count, uint32_t location);
+    template <unsigned n> bool record_shared_words(
+        const LoopReads::Read &r, size_t count, RangeReads &range, uint32_t location);
+    bool begin_range(RangeReads &, uint32_t offset, intptr_t stride, size_t count, uint32_t location);
+    void add_read(RangeReads &, uint32_t location);
+    bool can_read_words(uint32_t offset, intptr_t stride, size_t count) const;
+    void record_range(RangeReads &);
+    void record_shared_read(Cell &, const Access &read) const;
+    void record_ranges() {
+        if (__builtin_expect(ranges.num_unrecorded, 0)) record_unrecorded_ranges();
+    }
+    void record_unrecorded_ranges();
+    void forget_ranges();
 
     // The full check of an access
 
@@ -273,7 +321,7 @@ struct Detector : BlockDetectorState {
         if (__builtin_expect(write && pending.active, 0)) record_store(a, n, location);
         const uintptr_t off = a - shared_base;
         if (off < shared_cap) {
-            shared_cells.discard_tags(off, n), range_generation++;
+            record_ranges(), ranges.generation++, shared_cells.discard_tags(off, n);
             return access_words(shared_cells, off, n, write, location, a, nullptr);
         }
         if (memory.holds(a)) {

@@ -14,6 +14,7 @@ inline __attribute__((always_inline)) bool Detector::fast_shared_access(uintptr_
     const bool read = c.read.time >= block_synced, read2 = c.second_read.time >= block_synced;
     if (write) {
         if (read | read2 | (c.read_by_mma != 0)) return false;
+        ranges.has_writes = true;
         c.write = {self, now, location};
         return true;
     }
@@ -32,14 +33,18 @@ inline __attribute__((always_inline)) bool Detector::fast_shared_access(uintptr_
 // `fast_shared_access` for consecutive words
 inline bool Detector::fast_shared_accesses(uintptr_t off, unsigned bytes, bool write, uint32_t location) {
     if (off >= shared_cap - bytes || (off | bytes) % 4 || (write && pending.active)) return false;
+    if (write) record_ranges();
     for (const uintptr_t end = off + bytes; off < end; off += 4)
         if (!(!write && is_tagged(off)) && !fast_shared_access(off, write, location)) return false;
     return true;
 }
 
 inline void Detector::tag_reads(uintptr_t word, const Cell &c) {
-    const uint32_t scope = c.read.thread / 32 == c.second_read.thread / 32 ? 0 : block_tag;
-    shared_cells.tags[word] = (read_key & ~uint32_t(max_threads - 1)) | c.read.thread % max_threads | scope;
+    shared_cells.tags[word] = tag_of(c.read, c.second_read);
+}
+inline uint32_t Detector::tag_of(const Access &read, const Access &second_read) const {
+    const uint32_t scope = read.thread / 32 == second_read.thread / 32 ? 0 : block_tag;
+    return (read_key & ~uint32_t(max_threads - 1)) | read.thread % max_threads | scope;
 }
 
 // Returns whether an earlier access cannot be part of a data race: it precedes the launch, or the current thread
@@ -51,8 +56,8 @@ inline __attribute__((always_inline)) bool Detector::cannot_conflict(const Acces
 
 // A tag of global memory contains the indices of two blocks that have read the word, modulo 2^11, and `tag_epoch`,
 // which changes with `launch_start`: further reads by other blocks change nothing in its cell.
-inline __attribute__((always_inline)) bool Detector::is_read_by_others(uintptr_t offset) const {
-    const uint32_t tag = cells.tags[offset / 4], block = self / max_threads;
+inline __attribute__((always_inline)) bool Detector::is_read_by_others(uint32_t tag) const {
+    const uint32_t block = self / max_threads;
     return tag >> 22 == tag_epoch && ((tag >> 11 ^ block) & 2047) && ((tag ^ block) & 2047) && !any_acquired &&
            !w->uses_warps && !has_several_devices;
 }
@@ -61,7 +66,7 @@ inline void Detector::tag_global_reads(Cell &c) {
     if (any_acquired || w->uses_warps || c.has_byte_cells) return;
     const uint32_t blocks[] = {c.read.thread / max_threads, c.second_read.thread / max_threads};
     if (blocks[0] == self / max_threads || blocks[1] == self / max_threads) return;
-    cells.tags[&c - cells.word_cells] = tag_epoch << 22 | blocks[0] % 2048 << 11 | blocks[1] % 2048;
+    cells.set_tag(size_t(&c - cells.word_cells), tag_epoch << 22 | blocks[0] % 2048 << 11 | blocks[1] % 2048);
 }
 
 inline void Detector::begin_tag_epoch() {
@@ -145,7 +150,7 @@ template <unsigned n, bool write> inline bool Detector::fast_global_access(uintp
 
 template <unsigned n, bool write> inline __attribute__((always_inline)) bool Detector::access_cells(
     uintptr_t offset, uint32_t location) {
-    if (!write && n == 4 && is_read_by_others(offset)) return true;
+    if (!write && n == 4 && is_read_by_others(cells.tags[offset / 4])) return true;
     const uintptr_t a = reinterpret_cast<uintptr_t>(memory.base) + offset;
     const Allocation *p = memory.at(a);
     if (!p || p->usable_in != launch_id || a < p->lo || a + n > p->hi || (write && p->checks_writes))
@@ -188,20 +193,58 @@ inline bool Detector::record_strided_reads(const LoopReads::Read &r, size_t coun
 }
 
 template <unsigned n> inline bool Detector::record_global_read(uintptr_t offset, uint32_t location) {
+    if (is_read_by_others(cells.line_tags[offset / line_bytes])) return true;
     Line &line = cells.line_at(offset);
     return (!line.has(Run::expanded_bit) && (continues_run<n, false>(line, offset, location) ||
                                                 access_line<n, false>(line, offset, location))) ||
            (line.has(Run::expanded_bit) && access_cells<n, false>(offset, location));
 }
 
-// `range_tags` remembers reads whose words had one tag, because the threads of a block read the same tiles.
 template <unsigned n>
 inline bool Detector::record_shared_reads(const LoopReads::Read &r, size_t count, uint32_t location) {
     const uint32_t offset = uint32_t(r.first - shared_base);
-    RangeTag &known = range_tags[offset / 4 * 0x9E3779B1u >> 24];
-    const bool is_known = known.offset == offset && known.stride == r.stride && known.count == count;
-    if (is_known && known.generation == range_generation && is_covered(known.tag)) return true;
-    const uint32_t *const tags = shared_cells.tags;
+    RangeReads &range = ranges.find(offset, r.stride, count);
+    const bool is_known = n == 4 && range.is_of(offset, r.stride, count, ranges.generation);
+    if (is_known && is_covered(range.tag)) return true;
+    if (is_known && range.num_unrecorded) return add_read(range, location), true;
+    if (n != 4 || any_acquired || w->uses_warps || ranges.num_recorded > RangeTable::max_recorded)
+        return record_shared_words<n>(r, count, range, location);
+    return begin_range(range, offset, r.stride, count, location);
+}
+
+// Records reads that begin a range, or replace it.
+inline bool Detector::begin_range(
+    RangeReads &range, uint32_t offset, intptr_t stride, size_t count, uint32_t location) {
+    const bool is_checked = !ranges.has_writes && range.is_of(offset, stride, count, ranges.generation);
+    if (!is_checked && !can_read_words(offset, stride, count)) return false;
+    if (range.num_unrecorded) record_range(range);
+    range.begin(offset, stride, count, ranges.generation);
+    range.read = {self, now, location}, range.num_unrecorded = 1;
+    if (!range.is_listed) ranges.unrecorded[ranges.num_unrecorded++] = uint8_t(&range - ranges.entries);
+    range.is_listed = true;
+    return true;
+}
+// Adds a read by a further thread, as `fast_shared_access` does for a word.
+inline void Detector::add_read(RangeReads &range, uint32_t location) {
+    if (range.read.thread == self) return;
+    range.second_read = {self, now, location}, range.num_unrecorded = 2;
+    range.tag = tag_of(range.read, range.second_read);
+}
+// Returns whether each word was written before the last barrier, so that reading it is correct.
+inline bool Detector::can_read_words(uint32_t offset, intptr_t stride, size_t count) const {
+    uintptr_t word = offset / 4;
+    for (size_t i = 0; i < count; i++, word += uintptr_t(stride / 4)) {
+        const Cell &c = shared_cells.word_cells[word];
+        if (c.has_byte_cells | !c.owner | (c.write.time >= block_synced) | (c.write.time < block_start)) return false;
+    }
+    return true;
+}
+
+// Records the reads in the cells. If their words had one tag, further reads of the range are recorded by this tag.
+template <unsigned n>
+inline bool Detector::record_shared_words(
+    const LoopReads::Read &r, size_t count, RangeReads &range, uint32_t location) {
+    const uint32_t offset = uint32_t(r.first - shared_base), *const tags = shared_cells.tags;
     bool has_one_tag = n == 4;
     uintptr_t at = offset;
     for (size_t i = 0; i < count; i++, at += uintptr_t(r.stride))
@@ -209,8 +252,10 @@ inline bool Detector::record_shared_reads(const LoopReads::Read &r, size_t count
             if (!is_tagged(at + word) && !fast_shared_access(at + word, false, location)) return false;
             has_one_tag &= tags[at / 4] == tags[offset / 4];
         }
-    const uint32_t tag = tags[offset / 4];
-    if (has_one_tag) known = {offset, int32_t(r.stride), uint32_t(count), tag, range_generation};
+    if (!has_one_tag) return true;
+    if (range.num_unrecorded) record_range(range);
+    range.begin(offset, r.stride, count, ranges.generation);
+    range.tag = tags[offset / 4];
     return true;
 }
 }

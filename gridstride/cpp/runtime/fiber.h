@@ -29,7 +29,9 @@ namespace gridstride {
 #ifdef __wasm__
 constexpr size_t stack_bytes = 64 << 10;  // WebAssembly has 4 GB of addresses; its calls are on another stack
 #else
-constexpr size_t stack_bytes = 640 << 10; // a thread on a GPU has at most 512 KB of local memory
+// A thread on a GPU has at most 512 KB of local memory. An odd number of pages, so that the pages at the top of the
+// stacks of a block use all sets of the TLB.
+constexpr size_t stack_bytes = 644 << 10;
 #endif
 constexpr size_t max_guarded_stacks = 16384;   // stacks with a guard page; the system limits the mappings of a process
 // Stack pointers start at different offsets in a page (cache coloring): otherwise stacks would compete for cache sets.

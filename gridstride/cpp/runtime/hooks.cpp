@@ -64,6 +64,9 @@ template <unsigned n, bool write> static __attribute__((noinline)) void check_ou
     if (!gridstride::checks_enabled || offset % std::min(n, 8u) || detector.has_unordered_operations ||
         (write && detector.pending.active))
         return check_slow<n, write>(p, pc);
+    if (!write && n % 4 == 0 && (n < 16 || offset % n == 0) &&
+        detector.is_read_by_others(detector.cells.line_tags[offset / gridstride::line_bytes]))
+        return;
     gridstride::Line &line = detector.cells.line_at(offset);
     if (line.has(gridstride::Run::expanded_bit)) return check_cells<n, write>(p, pc);
     if (n % 4 || !detector.continues_run<n, write>(line, offset, location_of(pc))) check_slow<n, write>(p, pc);
@@ -72,6 +75,7 @@ template <unsigned n, bool write> static __attribute__((noinline)) void check_ou
 template <unsigned n, bool write> static __attribute__((noinline)) void check_shared(void *p, void *pc) {
     const uintptr_t offset = reinterpret_cast<uintptr_t>(p) - detector.shared_base;
     bool is_fast = !(write && detector.pending.active);
+    if (write) detector.record_ranges();
     for (unsigned i = 0; i < n; i += 4)
         is_fast = is_fast && ((!write && detector.is_tagged(offset + i)) ||
                                        detector.fast_shared_access(offset + i, write, location_of(pc)));

@@ -103,6 +103,7 @@ void Detector::on_compare_and_swap(const void *address, unsigned bytes) {
     const Worker &holder = global ? *w : holder_of(a);
     const uintptr_t offset = a - reinterpret_cast<uintptr_t>(global ? memory.base : holder.shared);
     if (!global && offset >= shared_cap) return;
+    if (!global) record_ranges();
     if (global) cells.expand(offset, bytes), cells.discard_tags(offset, bytes);
     else (&holder == w ? *this : *holder.detector_state).discard_read_tags();
     const Cells &cells_of_memory = global ? cells : &holder == w ? shared_cells : holder.detector_state->shared_cells;

@@ -116,6 +116,7 @@ struct Line {
 struct Cells {
     Cell *word_cells = nullptr, *byte_cells = nullptr;
     uint32_t *tags = nullptr;      // per word: whether further reads change nothing in its cell (fast_access.h)
+    uint32_t *line_tags = nullptr; // per line: the tag of its words if all have the same tag
     Line *lines = nullptr;
     size_t count = 0;
     bool reserve(size_t range) {
@@ -123,9 +124,10 @@ struct Cells {
         count = range / 4;
         lines = static_cast<Line *>(map(range / line_bytes * sizeof(Line)));
         tags = static_cast<uint32_t *>(map(range));
+        line_tags = static_cast<uint32_t *>(map(range / line_bytes * 4));
         word_cells = static_cast<Cell *>(map(count * sizeof(Cell)));
         byte_cells = static_cast<Cell *>(map(4 * count * sizeof(Cell)));
-        return word_cells && byte_cells && tags && lines;
+        return word_cells && byte_cells && tags && line_tags && lines;
     }
     // Requests huge pages for the cells of `n` bytes from offset `from`: the cells of a matrix tile are on more pages
     // than the TLB has entries.
@@ -139,13 +141,25 @@ struct Cells {
     void release() {
         if (word_cells)
             munmap(word_cells, count * sizeof(Cell)), munmap(byte_cells, 4 * count * sizeof(Cell)),
-                munmap(tags, count * 4), munmap(lines, count * 4 / line_bytes * sizeof(Line));
+                munmap(tags, count * 4), munmap(line_tags, count * 4 / line_bytes * 4),
+                munmap(lines, count * 4 / line_bytes * sizeof(Line));
         word_cells = byte_cells = nullptr;
     }
-    void discard_tags() { clear(reinterpret_cast<char *>(tags), count * 4, size_t(sysconf(_SC_PAGESIZE))); }
+    void discard_tags() {
+        const size_t page = size_t(sysconf(_SC_PAGESIZE));
+        clear(reinterpret_cast<char *>(tags), count * 4, page);
+        clear(reinterpret_cast<char *>(line_tags), count * 4 / line_bytes * 4, page);
+    }
     void discard_tags(size_t from, size_t n) {          // clears the tags of a few bytes
         const size_t first = from / 4, end = std::min((from + n + 3) / 4, count);
         memset(tags + first, 0, (end - first) * 4);
+        for (size_t line = first * 4 / line_bytes; line * line_bytes < end * 4; line++) line_tags[line] = 0;
+    }
+    void set_tag(size_t word, uint32_t tag) {
+        constexpr size_t words = line_bytes / 4;
+        tags[word] = tag;
+        const uint32_t *const line = tags + word / words * words;
+        if (std::count(line, line + words, tag) == words) line_tags[word / words] = tag;
     }
     static void *map(size_t n) {
         void *p = mmap(nullptr, n, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -156,6 +170,7 @@ struct Cells {
         clear(reinterpret_cast<char *>(word_cells + from / 4), (n + 3) / 4 * sizeof(Cell), page);
         clear(reinterpret_cast<char *>(byte_cells + from / 4 * 4), (n + 3) / 4 * 4 * sizeof(Cell), page);
         clear(reinterpret_cast<char *>(tags + from / 4), (n + 3) / 4 * 4, page);
+        clear(reinterpret_cast<char *>(line_tags + from / line_bytes), (n + line_bytes - 1) / line_bytes * 4, page);
         clear(reinterpret_cast<char *>(lines + from / line_bytes), n / line_bytes * sizeof(Line), page);
     }
     // Lines are permuted within a page, because accesses with a power-of-two stride would otherwise use few cache sets.

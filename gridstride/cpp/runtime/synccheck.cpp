@@ -25,8 +25,16 @@ void warn_about_returned_thread(Worker &w, int line, int num_arrived, int return
         begin_warning(Code::returned, line, {{"here", num_arrived}, {"threads", w.num_threads},
             thread_field(w, returned_rank)});
 }
+// Returns whether all threads wait at the barrier at one line, as those of most kernels do.
+static bool wait_at_one_line(const Worker &w) {
+    bool is_different = false;
+    for (int warp = 0; warp < w.num_threads; warp += 32)
+        for (int i = warp; i < warp + 32; i++)             // the compiler vectorizes a constant number of iterations
+            is_different |= (i < w.num_threads) & ((w.state[i] != at_barrier) | (w.line[i] != w.line[0]));
+    return !is_different;
+}
 void check_barrier(Worker &w) {
-    if (!detector.is_enabled || !checks(synccheck)) return;
+    if (!detector.is_enabled || !checks(synccheck) || wait_at_one_line(w)) return;
     int num_arrived = 0, first_rank = -1, other_rank = -1, returned_rank = -1;
     for (int i = 0; i < w.num_threads; i++)
         if (w.state[w.slot[i]] == at_barrier) {

@@ -203,6 +203,21 @@ bool Worker::wake() {
     return is_any_ready;
 }
 
+// __activemask(): all lanes of a warp that wait at the same line are active.
+void Worker::release_active_lanes() {
+    for (int i = 0; i < num_threads; i++)
+        if (state[slot[i]] == at_active_mask) {
+            uint32_t mask = 0;
+            for (int j = i; j < num_threads && j / 32 == i / 32; j++)
+                if (state[slot[j]] == at_active_mask && line[j] == line[i]) mask |= 1u << j % 32;
+            for (uint32_t lanes = mask; lanes; lanes &= lanes - 1) {
+                const int j = i / 32 * 32 + __builtin_ctz(lanes);
+                warps[i / 32].group[j % 32] = mask;
+                state[slot[j]] = ready;
+            }
+        }
+}
+
 // Called when no thread is ready: releases waiting threads that can continue, and returns whether there are any. If
 // there are none, reports a deadlock, or, without `reports_deadlock`, returns false.
 bool Worker::release_waiting(bool reports_deadlock) {
@@ -215,20 +230,7 @@ bool Worker::release_waiting(bool reports_deadlock) {
                     try_complete_warp(warp, __builtin_ctz(lanes));
         }
     if (is_any_ready) return true;
-    // __activemask(): all lanes of a warp that wait at the same line are active
-    for (int i = 0; i < num_threads; i++)
-        if (state[slot[i]] == at_active_mask) {
-            uint32_t mask = 0;
-            for (int j = i; j < num_threads && j / 32 == i / 32; j++)
-                if (state[slot[j]] == at_active_mask && line[j] == line[i]) mask |= 1u << j % 32;
-            for (uint32_t lanes = mask; lanes; lanes &= lanes - 1) {
-                const int j = i / 32 * 32 + __builtin_ctz(lanes);
-                warps[i / 32].group[j % 32] = mask;
-                state[slot[j]] = ready;
-            }
-            is_any_ready = true;
-        }
-    if (is_any_ready) return true;
+    if (memchr(state, at_active_mask, size_t(num_threads))) return release_active_lanes(), true;
     if (wake() || (count_exited_at_grid_barrier() && wake())) return true;
     int num_waiting = 0;
     for (int i = 0; i < num_threads; i++) num_waiting += state[i] == at_barrier;
@@ -236,9 +238,15 @@ bool Worker::release_waiting(bool reports_deadlock) {
     if (num_waiting < num_live) report_deadlock();
     check_barrier(*this);
     num_true = 0;
-    for (int i = 0; i < num_threads; i++)
-        if (state[i] == at_barrier)
-            num_true += predicate[i] != 0, state[i] = ready, detector.barrier_line = line[rank[i]];
+    int last = 0;
+    for (int warp = 0; warp < num_threads; warp += 32)
+        for (int i = warp; i < warp + 32; i++) {               // vectorized, as in `wait_at_one_line`
+            const bool is_waiting = (i < num_threads) & (state[i] == at_barrier);
+            num_true += is_waiting & (predicate[i] != 0);
+            last = is_waiting ? i : last;
+            state[i] = is_waiting ? uint8_t(ready) : state[i];
+        }
+    detector.barrier_line = line[rank[last]];
     detector.block_barrier(*this);
     record_progress();
     return true;

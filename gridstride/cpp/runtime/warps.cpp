@@ -47,7 +47,7 @@ bool Worker::try_complete_warp(Warp &warp, int lane) {
 static void begin_warps(Worker &w) {
     if (w.uses_warps) return;
     w.uses_warps = true;
-    if (detector.is_enabled) detector.discard_read_tags();
+    if (detector.is_enabled) detector.record_ranges(), detector.discard_read_tags();
     for (int n = 0; n < (w.num_threads + 31) / 32; n++) {
         Warp &warp = w.warps[n];
         warp.launched = w.num_threads - 32 * n >= 32 ? ~0u : (1u << (w.num_threads - 32 * n)) - 1;

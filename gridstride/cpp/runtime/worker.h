@@ -195,6 +195,7 @@ struct Worker {
     void switch_to_ready();
     void switch_threads();
     bool find_ready(int &ready_slot) const;
+    void release_active_lanes();
     bool release_waiting(bool reports_deadlock = true);
     bool wake();
     bool is_root_cause() const;
