@@ -101,7 +101,7 @@ def predict_seconds(fit, row):
 
 # The clock in Hz for which cycles are printed, near that of an H100 in graphs; the fit does not use it
 CLOCK = 1.755e9
-CYCLES = 'tensor', 'shared', 'l2', 'memory', 'begin', 'cluster', 'end', 'store', 'split_k', 'add', 'pingpong'
+CYCLES = [name for name in CostModel._fields if name not in ('unaligned_factor', 'mn_major_factor')]
 
 
 def to_clock_cycles(rows, model):
