@@ -204,13 +204,13 @@ def test_rows_beyond_the_registers(tuned):
 def test_blocks_that_stay_go_round(tuned, monkeypatch):
     "More rows than blocks, through a ring and, for an older GPU, without one"
     x, w, b = elements((75, 64), (64,), (64,))
-    for hopper in (True, False):
+    for is_hopper in (True, False):
         for module in ('activations', 'norms'):
-            monkeypatch.setattr(f'gridstride.kernels.fused.{module}.this_device', lambda: Device(2, hopper))
+            monkeypatch.setattr(f'gridstride.kernels.fused.{module}.this_device', lambda: Device(2, is_hopper))
         tuned(_NORM_BACKWARD={4: (64, 16, 2)}, _REGISTERS_PER_SM=128*128, _BIAS_GELU_BACKWARD={4: (32, 2, 1)})
-        how, on = calls.Norm(False, True, False, False), Device(2, hopper)
+        how, on = calls.Norm(False, True, False, False), Device(2, is_hopper)
         (first, *_), parts = calls.norm_backward_launches('float32', 75, 64, 4, how, True, on)
-        assert f'PIPELINED = {int(hopper)},' in first.src and parts == 2
+        assert f'PIPELINED = {int(is_hopper)},' in first.src and parts == 2
         all_are_right(every_tool(x))
 
 

@@ -226,7 +226,7 @@ def test_an_exported_program_finds_itself_right(monkeypatch, capfd):
 def test_what_is_exported_is_what_is_launched(way, monkeypatch):
     "As on an H100; nothing is run"
     seen = []
-    monkeypatch.setattr(decoding, 'this_device', lambda: H100._replace(hopper=way.kernel == 'hopper'))
+    monkeypatch.setattr(decoding, 'this_device', lambda: H100._replace(is_hopper=way.kernel == 'hopper'))
     monkeypatch.setattr(decoding, 'launch', lambda found, x, **arrays: seen.append((found[0], ())))
     monkeypatch.setattr(decoding, 'launch_mapped', lambda call, boxes, x, **arrays: seen.append((call, boxes)))
     for batch, keys in programs.CHECKED_SIZES:
@@ -285,7 +285,7 @@ def compiled(ask, call, arch, **how):
 def test_compiles_without_spills():
     c = DecodeProblem('bfloat16', 128, 128, 128, 2**14, 128)
     plain, splits = calls.decode_ampere(c, .1, 0, H100)
-    wanted = [(plain, 'sm_80', 2), (calls.merge_launch(c, splits, H100._replace(hopper=False)), 'sm_80', 1)]
+    wanted = [(plain, 'sm_80', 2), (calls.merge_launch(c, splits, H100._replace(is_hopper=False)), 'sm_80', 1)]
     wanted += [(calls.decode_hopper(o, .1, 0, H100)[0], 'sm_90a', 1) for o in (c, c._replace(rows=64, heads=64))]
     for call, arch, blocks in wanted:
         took = compiled(resources, call, arch, block=call.block[0], shared_bytes=call.shared)

@@ -66,27 +66,27 @@ def test_long_16_bit_batches_are_torchs(count, M, N, K, expected, monkeypatch):
     assert batches._is_long(a, b) is expected
 
 
-@pytest.mark.parametrize('rows,width,dtype,has_gradient,centered,expected', [
+@pytest.mark.parametrize('rows,width,dtype,has_gradient,is_centered,expected', [
     (4096, 32000, torch.float32, False, True, True), (16, 32000, torch.float32, False, True, False),
     (4096, 32000, torch.bfloat16, False, True, False), (4096, 18944, torch.bfloat16, True, True, True),
     (4096, 8192, torch.bfloat16, True, True, False), (16, 32000, torch.bfloat16, True, True, False),
     (526, 32000, torch.bfloat16, True, True, True), (526, 32000, torch.bfloat16, True, False, False),
     (526, 32000, torch.bfloat16, False, True, False), (526, 16384, torch.float32, True, True, False)])
-def test_many_long_rows_are_normalized_by_torch(rows, width, dtype, has_gradient, centered, expected):
+def test_many_long_rows_are_normalized_by_torch(rows, width, dtype, has_gradient, is_centered, expected):
     x = torch.empty(rows, width, dtype=dtype, device='meta')
     on_gpu = SimpleNamespace(shape=x.shape, element_size=x.element_size, numel=x.numel, is_cuda=True)
-    assert norms._is_torch_faster(on_gpu, has_gradient, centered) is expected
-    assert not norms._is_torch_faster(x, has_gradient, centered)
+    assert norms._is_torch_faster(on_gpu, has_gradient, is_centered) is expected
+    assert not norms._is_torch_faster(x, has_gradient, is_centered)
 
 
 def test_torchs_norms_have_the_results_of_ours():
     x, residual, weight, bias = torch.randn(5, 24), torch.randn(5, 24), torch.randn(24), torch.randn(24)
-    for centered, options in ((True, (weight, bias)), (False, (weight, None))):
-        operator = norms.layer_norm if centered else norms.rms_norm
-        arguments = dict(weight=weight, residual=residual, eps=1e-5) | (dict(bias=bias) if centered else {})
-        by_torch = norms._torch_normalize(x, *options, residual, 1e-5, centered)
+    for is_centered, options in ((True, (weight, bias)), (False, (weight, None))):
+        operator = norms.layer_norm if is_centered else norms.rms_norm
+        arguments = dict(weight=weight, residual=residual, eps=1e-5) | (dict(bias=bias) if is_centered else {})
+        by_torch = norms._torch_normalize(x, *options, residual, 1e-5, is_centered)
         for got, want in zip(by_torch, operator(x, **arguments)): torch.testing.assert_close(got, want)
         with torch.autocast('cpu', torch.bfloat16):
-            assert norms._torch_normalize(x, *options, None, 1e-5, centered).dtype is torch.float32
+            assert norms._torch_normalize(x, *options, None, 1e-5, is_centered).dtype is torch.float32
             half = [o if o is None else o.bfloat16() for o in (x, *options)]
-            assert norms._torch_normalize(*half, None, 1e-5, centered).dtype is torch.bfloat16
+            assert norms._torch_normalize(*half, None, 1e-5, is_centered).dtype is torch.bfloat16

@@ -56,7 +56,7 @@ def dense_fallback(problem: Convolution, x, weight, device) -> str:  # None if o
         return 'different strides or dilations along the two axes'
     if max(problem.images * problem.out_size[0] * problem.out_size[1], problem.height * problem.width) >= 2**31:
         return '2^31 or more pixels'
-    return None if device.hopper and is_faster(problem) else _CUDNN_IS_FASTER
+    return None if device.is_hopper and is_faster(problem) else _CUDNN_IS_FASTER
 
 
 _CUDNN_IS_FASTER = 'a dense convolution: cuDNN is faster'

@@ -30,7 +30,7 @@ class Backend(NamedTuple):
 @constant
 def _has_hopper():
     "Return whether kernels for Hopper run here"
-    return this_device().hopper
+    return this_device().is_hopper
 
 
 @constant
@@ -195,7 +195,7 @@ def _attention(q, k, v, causal, scale, window, lens, bias):
         return out.zero_(), lse.fill_(-math.inf)
     problem, gpu = attention_problem(q, k, causal, window, lens, bias), this_device()
     arrays = dict(q=q, k=k, v=v, out=out, lse=lse, lens=lse.view(torch.int32) if lens is None else lens)
-    if gpu.hopper:
+    if gpu.is_hopper:
         kernel_launch, boxes = calls.forward_hopper(problem, scale, out.stride()[:3], gpu)
         launch_mapped(kernel_launch, boxes, q, **arrays)
     else:
@@ -240,7 +240,7 @@ def _sdpa(q, k, v, causal, scale, window, lens):
 )
 def _attention_backward(dout, q, k, v, out, lse, causal, scale, window, lens, bias, method):
     fits_grid = q.shape[0] * q.shape[1] < 2**16  # the limit of gridDim.y
-    is_supported = this_device().hopper and q.shape[3] < 256 and q.numel() and k.numel() and fits_grid
+    is_supported = this_device().is_hopper and q.shape[3] < 256 and q.numel() and k.numel() and fits_grid
     if method == 'sdpa' or not is_supported:
         if bias or method == 'deterministic':
             option = 'a bias' if bias else 'deterministic=True'

@@ -27,22 +27,22 @@ def _uses_tanh(op_name, approximate):
 _TORCH_MIN_FLOAT32_ELEMENTS = 2**20
 
 
-def _torch_function(x, tanh):
+def _torch_function(x, uses_tanh):
     "Return a function of such arguments that computes `gelu` with torch, with little overhead"
-    return torch_call(torch._C._nn.gelu, ARGUMENTS[0], approximate='tanh' if tanh else 'none')
+    return torch_call(torch._C._nn.gelu, ARGUMENTS[0], approximate='tanh' if uses_tanh else 'none')
 
 
-def _torch_gelu(x, tanh):
-    return _torch_function(x, tanh)(x)
+def _torch_gelu(x, uses_tanh):
+    return _torch_function(x, uses_tanh)(x)
 
 
 @operator(
-    'gelu(Tensor x, bool tanh) -> Tensor',
-    lambda x, tanh: torch.empty_like(x),
+    'gelu(Tensor x, bool uses_tanh) -> Tensor',
+    lambda x, uses_tanh: torch.empty_like(x),
     _torch_gelu,
     make_torch_function=_torch_function,
 )
-def _gelu(x, tanh):
+def _gelu(x, uses_tanh):
     check_tensor('gelu', x, DTYPE_BYTES)
     if x.is_cuda and x.dtype is torch.float32 and x.numel() >= _TORCH_MIN_FLOAT32_ELEMENTS:
         return NotImplemented
@@ -50,7 +50,7 @@ def _gelu(x, tanh):
     if num_elements:
         launch(
             calls.gelu_launches(
-                dtype_name(x), num_elements, tensor_vector_width(x, 1, num_elements), tanh, this_device()
+                dtype_name(x), num_elements, tensor_vector_width(x, 1, num_elements), uses_tanh, this_device()
             ),
             x,
             y=y,
@@ -58,29 +58,28 @@ def _gelu(x, tanh):
     return y
 
 
-@operator('gelu_backward(Tensor x, Tensor dy, bool tanh) -> Tensor', lambda x, dy, tanh: torch.empty_like(x))
-def _gelu_backward(x, dy, tanh):
+@operator('gelu_backward(Tensor x, Tensor dy, bool uses_tanh) -> Tensor', lambda x, dy, uses_tanh: torch.empty_like(x))
+def _gelu_backward(x, dy, uses_tanh):
     dy = dy.contiguous()
     dx, num_elements = torch.empty_like(x), x.numel()
     if num_elements:
         vec_size = min(tensor_vector_width(operand, 1, num_elements) for operand in (x, dy))
-        launch(
-            calls.gelu_backward_launches(dtype_name(x), num_elements, vec_size, tanh, this_device()), x, dy=dy, dx=dx
-        )
+        launches = calls.gelu_backward_launches(dtype_name(x), num_elements, vec_size, uses_tanh, this_device())
+        launch(launches, x, dy=dy, dx=dx)
     return dx
 
 
 class _Gelu(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, x, tanh):
+    def forward(ctx, x, uses_tanh):
         ctx.save_for_backward(x)
-        ctx.tanh = tanh
-        return _gelu(x, tanh)
+        ctx.uses_tanh = uses_tanh
+        return _gelu(x, uses_tanh)
 
     @staticmethod
     @differentiable_once
     def backward(ctx, dy):
-        return _gelu_backward(*ctx.saved_tensors, dy, ctx.tanh), None
+        return _gelu_backward(*ctx.saved_tensors, dy, ctx.uses_tanh), None
 
 
 _apply_gelu = make_apply(_Gelu)
@@ -100,15 +99,15 @@ def gelu(
     except in CUDA graphs, because our Python code would take longer than the kernels.
 
     Raises TypeError for an unsupported dtype, ValueError for an `x` that is not contiguous or on the wrong device."""
-    tanh = _APPROXIMATIONS.get(approximate)
-    if not torch.compiler.is_dynamo_compiling() and (y := _gelu.eager.fast(x, tanh)) is not None:
+    uses_tanh = _APPROXIMATIONS.get(approximate)
+    if not torch.compiler.is_dynamo_compiling() and (y := _gelu.eager.fast(x, uses_tanh)) is not None:
         return y
-    x, tanh = to_contiguous(x), _uses_tanh('gelu', approximate)
+    x, uses_tanh = to_contiguous(x), _uses_tanh('gelu', approximate)
     if not needs_autograd(x):
-        return _gelu.eager(x, tanh)
+        return _gelu.eager(x, uses_tanh)
     if is_host_bound(x, DTYPE_BYTES):
-        return differentiate_eagerly(_gelu.eager, _apply_gelu, _torch_function(x, tanh), x, tanh)
-    return _apply_gelu(x, tanh)
+        return differentiate_eagerly(_gelu.eager, _apply_gelu, _torch_function(x, uses_tanh), x, uses_tanh)
+    return _apply_gelu(x, uses_tanh)
 
 
 # GELU of x + bias, with dropout
@@ -119,11 +118,11 @@ def _rows_and_width(x):
 
 
 @operator(
-    'bias_gelu(Tensor x, Tensor bias, bool tanh, float p, SymInt seed) -> Tensor',
-    lambda x, bias, tanh, p, seed: torch.empty_like(x),
-    is_replayable=lambda x, bias, tanh, p, seed: not p,  # each step has another seed
+    'bias_gelu(Tensor x, Tensor bias, bool uses_tanh, float p, SymInt seed) -> Tensor',
+    lambda x, bias, uses_tanh, p, seed: torch.empty_like(x),
+    is_replayable=lambda x, bias, uses_tanh, p, seed: not p,  # each step has another seed
 )
-def _bias_gelu(x, bias, tanh, p, seed):
+def _bias_gelu(x, bias, uses_tanh, p, seed):
     check_tensor('bias_gelu', x, DTYPE_BYTES)
     if not x.dim():
         raise ValueError('bias_gelu: x is a scalar; expected at least one axis, along which the bias is added')
@@ -131,24 +130,26 @@ def _bias_gelu(x, bias, tanh, p, seed):
     y, (rows, width) = torch.empty_like(x), _rows_and_width(x)
     if x.numel():
         vec_size = min(tensor_vector_width(operand, 2, width) for operand in (x, bias))
-        launches = calls.bias_gelu_launches(dtype_name(x), rows, width, vec_size, tanh, Dropout(p, seed), this_device())
+        launches = calls.bias_gelu_launches(
+            dtype_name(x), rows, width, vec_size, uses_tanh, Dropout(p, seed), this_device()
+        )
         launch(launches, x, bias=bias, y=y)
     return y
 
 
 @operator(
-    'bias_gelu_backward(Tensor x, Tensor bias, Tensor dy, bool tanh, float p, SymInt seed) -> (Tensor, Tensor)',
-    lambda x, bias, dy, tanh, p, seed: (torch.empty_like(x), torch.empty_like(bias)),
-    is_replayable=lambda x, bias, dy, tanh, p, seed: not p,
+    'bias_gelu_backward(Tensor x, Tensor bias, Tensor dy, bool uses_tanh, float p, SymInt seed) -> (Tensor, Tensor)',
+    lambda x, bias, dy, uses_tanh, p, seed: (torch.empty_like(x), torch.empty_like(bias)),
+    is_replayable=lambda x, bias, dy, uses_tanh, p, seed: not p,
 )
-def _bias_gelu_backward(x, bias, dy, tanh, p, seed):
+def _bias_gelu_backward(x, bias, dy, uses_tanh, p, seed):
     dy = dy.contiguous()
     dx, dbias, (rows, width) = torch.empty_like(x), torch.empty_like(bias), _rows_and_width(x)
     if not x.numel():
         return dx, dbias.zero_()
     vec_size, dtype = min(tensor_vector_width(operand, 2, width) for operand in (x, bias, dy)), dtype_name(x)
     launches, partial_rows = calls.bias_gelu_backward_launches(
-        dtype, rows, width, vec_size, tanh, Dropout(p, seed), this_device()
+        dtype, rows, width, vec_size, uses_tanh, Dropout(p, seed), this_device()
     )
     partials = torch.empty(partial_rows * width, dtype=getattr(torch, accumulator_type(dtype)), device=x.device)
     launch(launches, x, bias=bias, dy=dy, dx=dx, partials=partials, dbias=dbias)
@@ -157,10 +158,10 @@ def _bias_gelu_backward(x, bias, dy, tanh, p, seed):
 
 class _BiasGelu(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, x, bias, tanh, p, seed):
+    def forward(ctx, x, bias, uses_tanh, p, seed):
         ctx.save_for_backward(x, bias)
-        ctx.options = tanh, p, seed
-        return _bias_gelu(x, bias, tanh, p, seed)
+        ctx.options = uses_tanh, p, seed
+        return _bias_gelu(x, bias, uses_tanh, p, seed)
 
     @staticmethod
     @differentiable_once

@@ -44,13 +44,13 @@ def _accumulator_scalar(dtype, value):
 
 
 # GELU
-def _elementwise_launches(kernel, arrays, dtype, num_elements, vec_size, tanh, gpu):
+def _elementwise_launches(kernel, arrays, dtype, num_elements, vec_size, uses_tanh, gpu):
     "Return the launch of an elementwise kernel for `num_elements` elements"
     num_vectors, (threads, vectors_in_flight) = cdiv(num_elements, vec_size), _GELU[DTYPE_BYTES[dtype]]
     vectors_in_flight = pow2_clamp(num_vectors // (threads * gpu.sms), 1, vectors_in_flight)
     threads = pow2_clamp(num_vectors // vectors_in_flight, 32, threads)
     constants = _constants(
-        vec_size, num_elements * DTYPE_BYTES[dtype], TANH=tanh, THREADS=threads, LOADS_IN_FLIGHT=vectors_in_flight
+        vec_size, num_elements * DTYPE_BYTES[dtype], TANH=uses_tanh, THREADS=threads, LOADS_IN_FLIGHT=vectors_in_flight
     )
     src = kernel_source(('vector', 'gelu', 'gelu_kernels'), dtype, constants)
     grid = (cdiv(num_vectors, threads * vectors_in_flight),)
@@ -58,15 +58,15 @@ def _elementwise_launches(kernel, arrays, dtype, num_elements, vec_size, tanh, g
 
 
 @lru_cache(1024)
-def gelu_launches(dtype, num_elements, vec_size, tanh, gpu) -> list:  # of `KernelLaunch`
+def gelu_launches(dtype, num_elements, vec_size, uses_tanh, gpu) -> list:  # of `KernelLaunch`
     "Return the launch of GELU for `num_elements` elements on the `Device` `gpu`, with `vec_size` elements per load"
-    return _elementwise_launches('gelu_forward', ('x', 'y'), dtype, num_elements, vec_size, tanh, gpu)
+    return _elementwise_launches('gelu_forward', ('x', 'y'), dtype, num_elements, vec_size, uses_tanh, gpu)
 
 
 @lru_cache(1024)
-def gelu_backward_launches(dtype, num_elements, vec_size, tanh, gpu) -> list:  # of `KernelLaunch`
+def gelu_backward_launches(dtype, num_elements, vec_size, uses_tanh, gpu) -> list:  # of `KernelLaunch`
     "Return the launch that computes dx from dy"
-    return _elementwise_launches('gelu_backward', ('x', 'dy', 'dx'), dtype, num_elements, vec_size, tanh, gpu)
+    return _elementwise_launches('gelu_backward', ('x', 'dy', 'dx'), dtype, num_elements, vec_size, uses_tanh, gpu)
 
 
 # Column sums need two launches: each block of the first one writes partial sums, which the second one adds.
@@ -75,11 +75,11 @@ _COLUMN_SUM_WARPS = 16  # per block; each warp adds some of the rows of 32 colum
 
 def _column_sums_launch(dtype, partial_rows, width, result_names, gpu):
     "Return the launch that adds `partial_rows` rows of partial sums; `result_names`: one or two"
-    constants = ('WARPS', _COLUMN_SUM_WARPS), ('PDL', gpu.hopper)
+    constants = ('WARPS', _COLUMN_SUM_WARPS), ('PDL', gpu.is_hopper)
     src, columns = kernel_source(('column_sums',), dtype, constants), width * len(result_names)
     arrays = 'partials', result_names[0], result_names[-1]
     grid, block = (cdiv(columns, 32),), (32 * _COLUMN_SUM_WARPS,)
-    return KernelLaunch(src, 'add_columns', arrays, (partial_rows, width, columns), grid, block, pdl=gpu.hopper)
+    return KernelLaunch(src, 'add_columns', arrays, (partial_rows, width, columns), grid, block, pdl=gpu.is_hopper)
 
 
 # GELU of x + bias
@@ -115,9 +115,9 @@ class Dropout(NamedTuple):
         return Long(self.seed), float(self.p), _accumulator_scalar(dtype, 1 / (1 - self.p) if self.p < 1 else 0)
 
 
-def _bias_gelu_launch(kernel, arrays, dtype, rows, width, vec_size, tanh, dropout, tiling, rows_in_flight):
+def _bias_gelu_launch(kernel, arrays, dtype, rows, width, vec_size, uses_tanh, dropout, tiling, rows_in_flight):
     "Return the launch of a kernel of bias_gelu.cuh"
-    options = dict(TANH=tanh, THREADS_X=tiling.threads_x, THREADS_Y=tiling.threads_y)
+    options = dict(TANH=uses_tanh, THREADS_X=tiling.threads_x, THREADS_Y=tiling.threads_y)
     options |= dict(ROWS_IN_FLIGHT=rows_in_flight, DROPOUT=dropout.p > 0)
     options = _constants(vec_size, rows * width * DTYPE_BYTES[dtype], **options)
     src = kernel_source(('vector', 'gelu', 'bias_gelu'), dtype, options)
@@ -126,28 +126,28 @@ def _bias_gelu_launch(kernel, arrays, dtype, rows, width, vec_size, tanh, dropou
 
 
 @lru_cache(1024)
-def bias_gelu_launches(dtype, rows, width, vec_size, tanh, dropout, gpu) -> list:  # of `KernelLaunch`
+def bias_gelu_launches(dtype, rows, width, vec_size, uses_tanh, dropout, gpu) -> list:  # of `KernelLaunch`
     "Return the launch of dropout(gelu(x + bias)) for rows of `width` elements"
     threads, rows_in_flight = (_DROPOUT if dropout.p else _BIAS_GELU)[DTYPE_BYTES[dtype]]
     tiling = _block_tiling(width // vec_size, rows, threads, rows_in_flight)
     arrays = 'x', 'bias', 'y'
     return [
         _bias_gelu_launch(
-            'bias_gelu_forward', arrays, dtype, rows, width, vec_size, tanh, dropout, tiling, rows_in_flight
+            'bias_gelu_forward', arrays, dtype, rows, width, vec_size, uses_tanh, dropout, tiling, rows_in_flight
         )
     ]
 
 
 @lru_cache(1024)
 def bias_gelu_backward_launches(
-    dtype, rows, width, vec_size, tanh, dropout, gpu
+    dtype, rows, width, vec_size, uses_tanh, dropout, gpu
 ) -> tuple:  # ([`KernelLaunch`], rows of partial sums)
     "Return the launches that compute the gradients of x and of the bias"
     threads, rows_in_flight, blocks_per_sm = _BIAS_GELU_BACKWARD[DTYPE_BYTES[dtype]]
     tiling = _block_tiling(width // vec_size, rows, threads, rows_in_flight, blocks_per_sm * gpu.sms)
     arrays = 'x', 'bias', 'dy', 'dx', 'partials'
     main_launch = _bias_gelu_launch(
-        'bias_gelu_backward', arrays, dtype, rows, width, vec_size, tanh, dropout, tiling, rows_in_flight
+        'bias_gelu_backward', arrays, dtype, rows, width, vec_size, uses_tanh, dropout, tiling, rows_in_flight
     )
     return [main_launch, _column_sums_launch(dtype, tiling.row_blocks, width, ['dbias'], gpu)], tiling.row_blocks
 
@@ -161,7 +161,7 @@ _REGISTERS_PER_SM, _THREADS_PER_SM = 2**16, 2048
 class Norm(NamedTuple):
     "The options of a norm"
 
-    centered: bool  # subtract the mean, as layer norm does
+    is_centered: bool  # subtract the mean, as layer norm does
     has_weight: bool
     has_bias: bool
     has_residual: bool  # a residual is added to the input first
@@ -190,7 +190,7 @@ def norm_launches(dtype, rows, width, vec_size, norm, eps, gpu) -> list:  # of `
         LONG_ROWS=row_vectors > vectors_per_thread * threads_per_row,
         LOAD_EARLY=loads_weights_early,
     )
-    constants |= dict(CENTERED=norm.centered, HAS_WEIGHT=norm.has_weight, HAS_BIAS=norm.has_bias)
+    constants |= dict(CENTERED=norm.is_centered, HAS_WEIGHT=norm.has_weight, HAS_BIAS=norm.has_bias)
     constants |= dict(HAS_RESIDUAL=norm.has_residual)
     constants = _constants(vec_size, rows * width * DTYPE_BYTES[dtype], **constants)
     src = kernel_source(('vector', 'row_threads', 'norm'), dtype, constants)
@@ -236,7 +236,7 @@ def _persistent_tiling(row_vectors, vec_size, element_bytes, norm, gpu):
     column_sum_bytes = 2**15 if threads_per_row < tuned_block_threads else 0  # for the sums over the rows of a block
     stages = min(max_stages, (_MAX_PIPELINE_BYTES - column_sum_bytes) // stage_bytes)
     fits_registers = row_vectors <= vectors_per_thread * threads_per_row
-    if gpu.hopper and vec_size * element_bytes == MAX_LOAD_BYTES and fits_registers and stages > 1:
+    if gpu.is_hopper and vec_size * element_bytes == MAX_LOAD_BYTES and fits_registers and stages > 1:
         return PersistentTiling(threads_per_row, tuned_block_threads, vectors_per_thread, 1, stages)
     return PersistentTiling(
         threads_per_row, threads, vectors_per_thread, max(1, _REGISTERS_PER_SM // (128 * threads)), 0
@@ -245,9 +245,9 @@ def _persistent_tiling(row_vectors, vec_size, element_bytes, norm, gpu):
 
 @lru_cache(1024)
 def norm_backward_launches(
-    dtype, rows, width, vec_size, norm, param_grads, gpu
+    dtype, rows, width, vec_size, norm, needs_param_grads, gpu
 ) -> tuple:  # ([`KernelLaunch`], rows of partial sums)
-    "Return the launches that compute the gradient of x and, with `param_grads`, those of weight and bias"
+    "Return the launches that compute the gradient of x and, with `needs_param_grads`, those of weight and bias"
     row_vectors, element_bytes = width // vec_size, DTYPE_BYTES[dtype]
     tiling = _persistent_tiling(row_vectors, vec_size, element_bytes, norm, gpu)
     constants = dict(
@@ -255,14 +255,14 @@ def norm_backward_launches(
         THREADS=tiling.block_threads,
         VECS_PER_THREAD=tiling.vectors_per_thread,
         BLOCKS_PER_SM=tiling.blocks_per_sm,
-        PREFETCH=not norm.centered,
+        PREFETCH=not norm.is_centered,
         LONG_ROWS=not tiling.stages,
         PIPELINED=tiling.stages > 0,
         STAGES=max(1, tiling.stages),
-        CENTERED=norm.centered,
+        CENTERED=norm.is_centered,
         HAS_WEIGHT=norm.has_weight,
         HAS_RESIDUAL=norm.has_residual,
-        PARAM_GRADS=param_grads,
+        PARAM_GRADS=needs_param_grads,
     )
     constants = _constants(vec_size, rows * width * element_bytes, **constants)
     src = kernel_source(('vector', 'row_threads', 'norm_backward'), dtype, constants, _PIPELINE_PRIMITIVES)
@@ -271,10 +271,10 @@ def norm_backward_launches(
     pipeline_bytes = tiling.stages * (2 + norm.has_residual) * rows_per_block * row_vectors * MAX_LOAD_BYTES
     smem_bytes = max(pipeline_bytes, _MIN_PIPELINE_BYTES) if pipeline_bytes else 0
     arrays = 'x', 'dy', *_array_names(('weight', norm.has_weight), ('dsum', norm.has_residual))
-    arrays += 'row_stats', 'dx', *_array_names(('partials', param_grads))
+    arrays += 'row_stats', 'dx', *_array_names(('partials', needs_param_grads))
     scalars = Long(rows), row_vectors
     main_launch = KernelLaunch(src, 'norm_backward', arrays, scalars, (grid,), (tiling.block_threads,), smem_bytes)
-    if not param_grads:
+    if not needs_param_grads:
         return [main_launch], 0
-    result_names = ['dweight', 'dbias'] if norm.centered else ['dweight']
+    result_names = ['dweight', 'dbias'] if norm.is_centered else ['dweight']
     return [main_launch, _column_sums_launch(dtype, grid, width, result_names, gpu)], grid

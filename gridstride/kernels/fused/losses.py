@@ -58,10 +58,10 @@ def _threads_per_block(vectors, loads_in_flight=_LOADS_IN_FLIGHT, max_threads=51
 
 
 @lru_cache(1024)
-def scale_launch(problem, mean) -> KernelLaunch:
+def scale_launch(problem, is_mean) -> KernelLaunch:
     "Return the launch that computes `scale`, the factor of the sum of the losses: 1; for the mean, 1 / counted rows"
     src = kernel_source(('mean_loss',), problem.dtype, (('THREADS', _REDUCE_THREADS),))
-    scalars = problem.rows, problem.width, int(mean), Long(problem.ignore_index)
+    scalars = problem.rows, problem.width, int(is_mean), Long(problem.ignore_index)
     return KernelLaunch(src, 'count_targets', ('target', 'scale'), scalars, (1,), (_REDUCE_THREADS,))
 
 
@@ -109,7 +109,7 @@ def single_pass_launch(problem, gpu):  # a `KernelLaunch`, or None if unsupporte
     block_vectors = cdiv(row_vectors, cluster_size)
     smem_bytes = block_vectors * problem.vec_size * element_bytes
     # In float16, small gradients would underflow before the upstream gradient scales them.
-    if not gpu.hopper or problem.dtype not in ('float32', 'bfloat16') or smem_bytes > _MAX_SMEM_BYTES:
+    if not gpu.is_hopper or problem.dtype not in ('float32', 'bfloat16') or smem_bytes > _MAX_SMEM_BYTES:
         return None
     in_flight = SINGLE_PASS['loads_in_flight']
     threads = _threads_per_block(block_vectors, in_flight, SINGLE_PASS['threads'])

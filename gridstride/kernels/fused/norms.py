@@ -43,67 +43,68 @@ def _check_operands(op_name, x, weight, bias, residual):
             check_matches(op_name, name, operand, x, shape)
 
 
-def _allocate_outputs(x, weight, bias, residual, eps, centered):
+def _allocate_outputs(x, weight, bias, residual, eps, is_centered):
     "Allocate the result, x + residual (empty without a residual), and the row statistics for the backward pass"
-    row_stats = torch.empty((1 + centered, _rows_and_width(x)[0]), dtype=_accumulator_dtype(x), device=x.device)
+    row_stats = torch.empty((1 + is_centered, _rows_and_width(x)[0]), dtype=_accumulator_dtype(x), device=x.device)
     return torch.empty_like(x), x.new_empty(0) if residual is None else torch.empty_like(x), row_stats
 
 
 @operator(
-    'norm(Tensor x, Tensor? weight, Tensor? bias, Tensor? residual, float eps, bool centered)'
+    'norm(Tensor x, Tensor? weight, Tensor? bias, Tensor? residual, float eps, bool is_centered)'
     ' -> (Tensor, Tensor, Tensor)',
     _allocate_outputs,
 )
-def _norm(x, weight, bias, residual, eps, centered):
-    _check_operands('layer_norm' if centered else 'rms_norm', x, weight, bias, residual)
-    outputs = _allocate_outputs(x, weight, bias, residual, eps, centered)
-    _launch_norm(x, weight, bias, residual, eps, centered, *outputs)
+def _norm(x, weight, bias, residual, eps, is_centered):
+    _check_operands('layer_norm' if is_centered else 'rms_norm', x, weight, bias, residual)
+    outputs = _allocate_outputs(x, weight, bias, residual, eps, is_centered)
+    _launch_norm(x, weight, bias, residual, eps, is_centered, *outputs)
     return outputs
 
 
-def _launch_norm(x, weight, bias, residual, eps, centered, y, x_plus_residual, row_stats):
+def _launch_norm(x, weight, bias, residual, eps, is_centered, y, x_plus_residual, row_stats):
     "Normalize `x`, and write the results to `y`, `x_plus_residual` and, unless it is empty, `row_stats`"
     if not x.numel():
         return
-    norm = Norm(centered, weight is not None, bias is not None, residual is not None)
+    norm = Norm(is_centered, weight is not None, bias is not None, residual is not None)
     vec_size = _common_vector_width(x.shape[-1], x, weight, bias, residual)
     launches = calls.norm_launches(dtype_name(x), *_rows_and_width(x), vec_size, norm, eps, this_device())
     launch(launches, x, weight=weight, bias=bias, residual=residual, sum=x_plus_residual, y=y, row_stats=row_stats)
 
 
-def _run_without_gradient(x, weight, bias, residual, eps, centered):
+def _run_without_gradient(x, weight, bias, residual, eps, is_centered):
     "Normalize `x` without the row statistics; return NotImplemented if torch is faster"
-    _check_operands('layer_norm' if centered else 'rms_norm', x, weight, bias, residual)
-    if _is_torch_faster(x, False, centered):
+    _check_operands('layer_norm' if is_centered else 'rms_norm', x, weight, bias, residual)
+    if _is_torch_faster(x, False, is_centered):
         return NotImplemented
     y, row_stats = torch.empty_like(x), torch.empty(0, dtype=_accumulator_dtype(x), device=x.device)
     x_plus_residual = None if residual is None else torch.empty_like(x)
-    _launch_norm(x, weight, bias, residual, eps, centered, y, x_plus_residual, row_stats)
+    _launch_norm(x, weight, bias, residual, eps, is_centered, y, x_plus_residual, row_stats)
     return y if residual is None else (y, x_plus_residual)
 
 
-def _allocate_grads(x, dy, dsum, weight, row_stats, param_grads, centered):
+def _allocate_grads(x, dy, dsum, weight, row_stats, needs_param_grads, is_centered):
     "Allocate the gradients of x, weight and bias; those that are not needed are empty"
     width = x.shape[-1]
-    return torch.empty_like(x), x.new_empty(width * param_grads), x.new_empty(width * (param_grads and centered))
+    weight_size, bias_size = width * needs_param_grads, width * (needs_param_grads and is_centered)
+    return torch.empty_like(x), x.new_empty(weight_size), x.new_empty(bias_size)
 
 
 @operator(
-    'norm_backward(Tensor x, Tensor dy, Tensor? dsum, Tensor? weight, Tensor row_stats, bool param_grads, '
-    'bool centered) -> (Tensor, Tensor, Tensor)',
+    'norm_backward(Tensor x, Tensor dy, Tensor? dsum, Tensor? weight, Tensor row_stats, bool needs_param_grads, '
+    'bool is_centered) -> (Tensor, Tensor, Tensor)',
     _allocate_grads,
 )
-def _norm_backward(x, dy, dsum, weight, row_stats, param_grads, centered):
+def _norm_backward(x, dy, dsum, weight, row_stats, needs_param_grads, is_centered):
     dy, dsum = dy.contiguous(), None if dsum is None else dsum.contiguous()
-    dx, dweight, dbias = _allocate_grads(x, dy, dsum, weight, row_stats, param_grads, centered)
+    dx, dweight, dbias = _allocate_grads(x, dy, dsum, weight, row_stats, needs_param_grads, is_centered)
     if not x.numel():
         return dx, dweight.zero_(), dbias.zero_()
-    (rows, width), norm = _rows_and_width(x), Norm(centered, weight is not None, False, dsum is not None)
+    (rows, width), norm = _rows_and_width(x), Norm(is_centered, weight is not None, False, dsum is not None)
     vec_size = _common_vector_width(width, x, dy, dsum, weight)
     launches, partial_rows = calls.norm_backward_launches(
-        dtype_name(x), rows, width, vec_size, norm, param_grads, this_device()
+        dtype_name(x), rows, width, vec_size, norm, needs_param_grads, this_device()
     )
-    partials = torch.empty(partial_rows * (1 + centered) * width, dtype=_accumulator_dtype(x), device=x.device)
+    partials = torch.empty(partial_rows * (1 + is_centered) * width, dtype=_accumulator_dtype(x), device=x.device)
     outputs = dict(dx=dx, partials=partials, dweight=dweight, dbias=dbias)
     launch(launches, x, dy=dy, dsum=dsum, weight=weight, row_stats=row_stats, **outputs)
     return dx, dweight, dbias
@@ -111,10 +112,10 @@ def _norm_backward(x, dy, dsum, weight, row_stats, param_grads, centered):
 
 class _Norm(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, x, weight, bias, residual, eps, centered):
-        y, x_plus_residual, row_stats = _norm(x, weight, bias, residual, eps, centered)
+    def forward(ctx, x, weight, bias, residual, eps, is_centered):
+        y, x_plus_residual, row_stats = _norm(x, weight, bias, residual, eps, is_centered)
         ctx.save_for_backward(x if residual is None else x_plus_residual, weight, row_stats)
-        ctx.centered = centered
+        ctx.is_centered = is_centered
         ctx.set_materialize_grads(False)
         return (y, x_plus_residual) if residual is not None else y
 
@@ -124,7 +125,7 @@ class _Norm(torch.autograd.Function):
         x, weight, row_stats = ctx.saved_tensors
         _, needs_weight, needs_bias, needs_residual, *_ = ctx.needs_input_grad
         dy = torch.zeros_like(x) if dy is None else dy
-        dx, dweight, dbias = _norm_backward(x, dy, dsum, weight, row_stats, needs_weight or needs_bias, ctx.centered)
+        dx, dweight, dbias = _norm_backward(x, dy, dsum, weight, row_stats, needs_weight or needs_bias, ctx.is_centered)
         grads = dx, dweight if needs_weight else None, dbias if needs_bias else None, dx if needs_residual else None
         return *grads, None, None
 
@@ -134,7 +135,7 @@ _apply_norm_function = make_apply(_Norm)
 
 # Where torch is faster on a Hopper GPU, as benchmarks/every_shape.py measured: many rows, longer than these bytes
 _TORCH_MIN_ROWS, _TORCH_ROW_BYTES, _TORCH_GRADIENT_ROW_BYTES = 1024, 100_000, 24_576
-# With gradients, also fewer rows that are too long for registers: (centered, bytes per element) -> ((rows, bytes), ...)
+# With gradients, also fewer rows that are too long for registers: (is_centered, element bytes) -> ((rows, bytes), ...)
 _TORCH_LONG_ROWS = {
     (True, 2): ((384, 16_385), (256, 24_576)),
     (True, 4): ((512, 120_000),),
@@ -145,39 +146,39 @@ _TORCH_MAX_GRADIENT_ELEMENTS = 2**14
 _SHORT_ROW_BYTES = 16_384  # with gradients: no rule applies to shorter rows, so their calls skip the check
 
 
-def _is_torch_faster(x, has_gradient, centered):
+def _is_torch_faster(x, has_gradient, is_centered):
     "Return whether torch normalizes `x` faster than our kernels"
     row_bytes = x.shape[-1] * x.element_size()
     max_bytes = _SHORT_ROW_BYTES if has_gradient else _TORCH_ROW_BYTES
-    return row_bytes > max_bytes and x.is_cuda and _are_many_long_rows(x, row_bytes, has_gradient, centered)
+    return row_bytes > max_bytes and x.is_cuda and _are_many_long_rows(x, row_bytes, has_gradient, is_centered)
 
 
-def _are_many_long_rows(x, row_bytes, has_gradient, centered):
+def _are_many_long_rows(x, row_bytes, has_gradient, is_centered):
     "Return whether torch is faster for this many rows of `row_bytes` bytes"
     rows = x.numel() // x.shape[-1]
     if has_gradient:
-        long_rows = _TORCH_LONG_ROWS.get((centered, x.element_size()), ())
+        long_rows = _TORCH_LONG_ROWS.get((is_centered, x.element_size()), ())
         rules = (_TORCH_MIN_ROWS, _TORCH_GRADIENT_ROW_BYTES + 1), *long_rows
     else:
         rules = ((_TORCH_MIN_ROWS, _TORCH_ROW_BYTES),)
     return any(rows >= min_rows and row_bytes >= min_bytes for min_rows, min_bytes in rules)
 
 
-def _torch_normalize(x, weight, bias, residual, eps, centered):
+def _torch_normalize(x, weight, bias, residual, eps, is_centered):
     "Normalize with torch"
     x = x if residual is None else x + residual
     shape = x.shape[-1:]
-    y = torch.layer_norm(x, shape, weight, bias, eps) if centered else torch.rms_norm(x, shape, weight, eps)
+    y = torch.layer_norm(x, shape, weight, bias, eps) if is_centered else torch.rms_norm(x, shape, weight, eps)
     return y if residual is None else (y, x)
 
 
-def _torch_function(x, weight, bias, residual, eps, centered):
+def _torch_function(x, weight, bias, residual, eps, is_centered):
     "Return a function of such arguments that normalizes with torch, with little overhead"
     if residual is not None:
         return _torch_normalize
     x_argument, weight_argument, bias_argument, *_ = ARGUMENTS
     shape = tuple(x.shape[-1:])
-    if centered:
+    if is_centered:
         return torch_call(torch.layer_norm, x_argument, shape, weight_argument, bias_argument, eps)
     return torch_call(torch.rms_norm, x_argument, shape, weight_argument, eps)
 
@@ -193,24 +194,24 @@ def _torch_rms_norm(x):
     return torch.rms_norm(x, x.shape[-1:])
 
 
-def _normalize_under_autocast(x, weight, bias, residual, eps, centered):
+def _normalize_under_autocast(x, weight, bias, residual, eps, is_centered):
     "Normalize in the dtype that torch selects under autocast; x + residual keeps its dtype, as in torch"
     x = x if residual is None else x + residual
-    torch_operator = _torch_layer_norm if centered else _torch_rms_norm
+    torch_operator = _torch_layer_norm if is_centered else _torch_rms_norm
     operands = autocast_operands(torch_operator, x, weight, bias)
-    y = _apply_norm_to_operands(*operands, None, eps, centered)
+    y = _apply_norm_to_operands(*operands, None, eps, is_centered)
     return y if residual is None else (y, x)
 
 
-def _apply_norm(x, weight, bias, residual, eps, centered):
+def _apply_norm(x, weight, bias, residual, eps, is_centered):
     "Normalize, with autograd only if a gradient is needed"
     apply = _normalize_under_autocast if is_autocast_enabled(x) else _apply_norm_to_operands
-    return apply(x, weight, bias, residual, eps, centered)
+    return apply(x, weight, bias, residual, eps, is_centered)
 
 
-def _apply_norm_to_operands(x, weight, bias, residual, eps, centered):
+def _apply_norm_to_operands(x, weight, bias, residual, eps, is_centered):
     "Compute `_apply_norm` in the dtype of the operands"
-    operands = *map(to_contiguous, (x, weight, bias, residual)), float(eps), centered
+    operands = *map(to_contiguous, (x, weight, bias, residual)), float(eps), is_centered
     if not needs_autograd(x, weight, bias, residual):
         return _normalize(*operands)
     if not hasattr(x, 'data_ptr') or not x.dim():
@@ -218,9 +219,9 @@ def _apply_norm_to_operands(x, weight, bias, residual, eps, centered):
     if x.is_cuda and 0 < x.numel() <= _TORCH_MAX_GRADIENT_ELEMENTS:
         return _differentiate_with_torch(*operands)
     if is_host_bound(x, DTYPE_BYTES) and residual is None:
-        _check_operands('layer_norm' if centered else 'rms_norm', *operands[:4])
+        _check_operands('layer_norm' if is_centered else 'rms_norm', *operands[:4])
         return differentiate_eagerly(_normalize, _apply_norm_function, _torch_function(*operands), *operands)
-    if _is_torch_faster(x, True, centered):
+    if _is_torch_faster(x, True, is_centered):
         return _differentiate_with_torch(*operands)
     return _apply_norm_function(*operands)
 

@@ -52,16 +52,16 @@ def pass_launches(operator_pass, rows, width) -> tuple:  # ([`KernelLaunch`], ro
             if operator_pass.is_backward
             else (calls.bias_gelu_launches(*args), 0)
         )
-    centered = operator_pass.op_name == 'layer_norm'
+    is_centered = operator_pass.op_name == 'layer_norm'
     if not operator_pass.is_backward:
         return calls.norm_launches(
-            operator_pass.dtype, rows, width, vec_size, Norm(centered, True, centered, False), EPS, H100
+            operator_pass.dtype, rows, width, vec_size, Norm(is_centered, True, is_centered, False), EPS, H100
         ), 0
-    norm = Norm(centered, True, False, False)
+    norm = Norm(is_centered, True, False, False)
     kernel_launches, partial_rows = calls.norm_backward_launches(
         operator_pass.dtype, rows, width, vec_size, norm, True, H100
     )
-    return kernel_launches, partial_rows * (1 + centered)
+    return kernel_launches, partial_rows * (1 + is_centered)
 
 
 def _pass_program(operator_pass, main_file, sizes, functions, constants):

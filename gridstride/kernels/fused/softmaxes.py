@@ -105,8 +105,8 @@ def _registers_per_thread(elements, dtype, cluster_size):
 def _shared_memory_layout(row_vectors, vector_bytes, gpu) -> RowLayout:  # None if the row is too long
     "Return the `RowLayout` that keeps a row in the shared memory of a block or, on Hopper, of a cluster"
     row_bytes = row_vectors * vector_bytes
-    cluster_size = min(_MAX_CLUSTER_SIZE, _next_pow2(cdiv(row_bytes, _ROW_BYTES_PER_BLOCK))) if gpu.hopper else 1
-    if row_bytes > cluster_size * (_MAX_SMEM_BYTES if gpu.hopper else _MAX_SMEM_BYTES_BEFORE_HOPPER):
+    cluster_size = min(_MAX_CLUSTER_SIZE, _next_pow2(cdiv(row_bytes, _ROW_BYTES_PER_BLOCK))) if gpu.is_hopper else 1
+    if row_bytes > cluster_size * (_MAX_SMEM_BYTES if gpu.is_hopper else _MAX_SMEM_BYTES_BEFORE_HOPPER):
         return None
     block_vectors = cdiv(row_vectors, cluster_size)
     length_class = (row_bytes > _ROW_BYTES_PER_BLOCK // 2) + (row_bytes > _ROW_BYTES_PER_BLOCK)  # 0: short, 2: long
@@ -125,7 +125,7 @@ def choose_layout(
     rows=None,  # None: enough to fill the GPU
 ) -> RowLayout:  # None if a row is too long even for shared memory
     "Choose the `RowLayout` of rows: in registers if possible, else in shared memory"
-    if dtype and gpu.hopper and (layout := _cluster_register_layout(row_vectors, vector_bytes, dtype)):
+    if dtype and gpu.is_hopper and (layout := _cluster_register_layout(row_vectors, vector_bytes, dtype)):
         return layout
     if dtype and (layout := _block_register_layout(row_vectors, vector_bytes)):
         return _spread_few_rows(layout, rows, gpu) if rows else layout
@@ -167,7 +167,7 @@ def softmax_launches(
     rows,
     width,  # a multiple of `vec_size`
     vec_size,  # elements per load
-    log,  # compute log softmax
+    is_log,  # compute log softmax
     gpu,  # a `Device`
 ) -> tuple:  # ([`KernelLaunch`], the workspace size in elements)
     "Return the launches for rows of `width` elements: one launch if a row can be kept on chip, else two"
@@ -177,16 +177,16 @@ def softmax_launches(
     streaming_stores = rows * width * DTYPE_BYTES[dtype] > _MIN_STREAMING_STORE_BYTES
     layout = choose_layout(row_vectors, vector_bytes, gpu, None if is_backward else dtype, rows)
     if not layout:
-        constants = dict(LOG=log, STREAMING_STORES=streaming_stores)
+        constants = dict(LOG=is_log, STREAMING_STORES=streaming_stores)
         return _split_launches(direction, dtype, rows, width, vec_size, vector_bytes, **constants)
     vectors_per_thread, threads_per_row, threads, cluster_size, in_registers = layout
-    scalars, smem_bytes, constants = (Long(rows), width), 0, dict(LOG=log, ROW_THREADS=threads_per_row)
+    scalars, smem_bytes, constants = (Long(rows), width), 0, dict(LOG=is_log, ROW_THREADS=threads_per_row)
     if in_registers:
         registers = threads * _registers_per_thread(vectors_per_thread * vec_size, dtype, cluster_size)
         constants |= dict(VECS_PER_THREAD=vectors_per_thread, BLOCKS_PER_SM=_REGISTERS_PER_SM // registers)
         constants |= dict(STREAMING_STORES=False)
     else:
-        constants |= dict(ASYNC=gpu.hopper, STREAMING_STORES=streaming_stores)
+        constants |= dict(ASYNC=gpu.is_hopper, STREAMING_STORES=streaming_stores)
         scalars, smem_bytes = (*scalars, vectors_per_thread), threads * vectors_per_thread * vector_bytes
     kernel_file = 'softmax_registers' if in_registers else 'softmax_shared'
     src = _softmax_source(direction, kernel_file, dtype, vec_size, threads, cluster_size, **constants)
@@ -209,7 +209,7 @@ def _split_launches(direction, dtype, rows, width, vec_size, vector_bytes, **con
     return launches, 2 * rows * splits  # a row maximum and a row sum per block
 
 
-def _run_softmax(kernel, x, dy, log):
+def _run_softmax(kernel, x, dy, is_log):
     "Run softmax, or its backward pass, on valid operands"
     out, dtype = torch.empty_like(x), dtype_name(x)
     if not x.numel():
@@ -217,40 +217,40 @@ def _run_softmax(kernel, x, dy, log):
     width = x.shape[-1]
     vec_size = min(tensor_vector_width(operand, 2, width) for operand in (x, dy, out))
     launches, workspace_elements = softmax_launches(
-        kernel, dtype, x.numel() // width, width, vec_size, log, this_device()
+        kernel, dtype, x.numel() // width, width, vec_size, is_log, this_device()
     )
     states = torch.empty(workspace_elements, dtype=getattr(torch, accumulator_type(dtype)), device=x.device)
     launch(launches, x, dy=dy, states=states, out=out)
     return out
 
 
-@operator('softmax(Tensor x, bool log) -> Tensor', lambda x, log: torch.empty_like(x))
-def _softmax(x, log):
-    op_name = 'log_softmax' if log else 'softmax'
+@operator('softmax(Tensor x, bool is_log) -> Tensor', lambda x, is_log: torch.empty_like(x))
+def _softmax(x, is_log):
+    op_name = 'log_softmax' if is_log else 'softmax'
     check_tensor(op_name, x, DTYPE_BYTES)
     if not x.dim():
         raise ValueError(f'{op_name}: x is a scalar; expected at least one axis')
     if x.shape[-1] >= 2**31:
         raise ValueError(f'{op_name}: a row has {x.shape[-1]:,} elements; expected at most 2^31 - 1')
-    return _run_softmax('softmax', x, x, log)
+    return _run_softmax('softmax', x, x, is_log)
 
 
-@operator('softmax_backward(Tensor y, Tensor dy, bool log) -> Tensor', lambda y, dy, log: torch.empty_like(y))
-def _softmax_backward(y, dy, log):
-    return _run_softmax('softmax_backward', y, dy.contiguous(), log)
+@operator('softmax_backward(Tensor y, Tensor dy, bool is_log) -> Tensor', lambda y, dy, is_log: torch.empty_like(y))
+def _softmax_backward(y, dy, is_log):
+    return _run_softmax('softmax_backward', y, dy.contiguous(), is_log)
 
 
 class _Softmax(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, x, log):
-        y, ctx.log = _softmax(x, log), log
+    def forward(ctx, x, is_log):
+        y, ctx.is_log = _softmax(x, is_log), is_log
         ctx.save_for_backward(y)
         return y
 
     @staticmethod
     @differentiable_once
     def backward(ctx, dy):
-        return _softmax_backward(*ctx.saved_tensors, dy, ctx.log), None
+        return _softmax_backward(*ctx.saved_tensors, dy, ctx.is_log), None
 
 
 _apply_softmax_function = make_apply(_Softmax)
@@ -275,16 +275,16 @@ def _last_axis_log_softmax(x):
     return x.log_softmax(-1)
 
 
-def _apply_softmax(x, log):
+def _apply_softmax(x, is_log):
     "Compute (log) softmax, with autograd only if a gradient is needed"
     if is_autocast_enabled(x):
-        (x,) = autocast_operands(_last_axis_log_softmax if log else _last_axis_softmax, x)
+        (x,) = autocast_operands(_last_axis_log_softmax if is_log else _last_axis_softmax, x)
     x = to_contiguous(x)
     if not needs_autograd(x):
-        return _softmax.eager(x, log)
-    if is_host_bound(x, DTYPE_BYTES, _MAX_HOST_BOUND_BYTES[log]) and x.dim():
-        return differentiate_eagerly(_softmax.eager, _apply_softmax_function, _TORCH_CALLS[log], x, log)
-    return _apply_softmax_function(x, log)
+        return _softmax.eager(x, is_log)
+    if is_host_bound(x, DTYPE_BYTES, _MAX_HOST_BOUND_BYTES[is_log]) and x.dim():
+        return differentiate_eagerly(_softmax.eager, _apply_softmax_function, _TORCH_CALLS[is_log], x, is_log)
+    return _apply_softmax_function(x, is_log)
 
 
 @looks_up(_softmax.eager, 'x', False)

@@ -56,7 +56,7 @@ class Skinny(GemmKernel):
 
     def _allows_hopper_kernels(self, K, device):
         "Return whether the layout and the GPU allow the kernels with bulk copies or tensor cores"
-        return self.layout == 'nn' and not self.constants and device.hopper and K % 4 == 0
+        return self.layout == 'nn' and not self.constants and device.is_hopper and K % 4 == 0
 
     def rows_config(self, N, K):
         """Return the constants for bulk copies of whole rows. None if rows are not multiples of 16 bytes or too long

@@ -138,10 +138,10 @@ class Device(NamedTuple):
     "The properties of a GPU that a plan depends on"
 
     sms: int
-    hopper: bool  # supports bulk copies, TMA and wgmma
+    is_hopper: bool  # supports bulk copies, TMA and wgmma
 
 
-H100, B200 = Device(132, True), Device(148, True)
+H100, B200 = Device(132, True), Device(148, False)
 
 
 def this_device() -> Device:

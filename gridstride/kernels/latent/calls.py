@@ -100,10 +100,10 @@ def merge_launch(problem, num_splits, gpu) -> KernelLaunch:
     "Return the launch that merges the partial results of the splits"
     arrays = 'out', 'lse', 'partial_out', 'partial_lse', 'lens'
     row_warps = 4 if problem.batch * problem.rows // 8 <= gpu.sms else 1
-    src = merge_source(problem.dtype, gpu.hopper, row_warps)
+    src = merge_source(problem.dtype, gpu.is_hopper, row_warps)
     grid = problem.batch, problem.rows // 8, row_warps
     scalars = _problem_scalars(problem, num_splits)
-    return KernelLaunch(src, 'merge_splits', arrays, scalars, grid, (256,), pdl=gpu.hopper)
+    return KernelLaunch(src, 'merge_splits', arrays, scalars, grid, (256,), pdl=gpu.is_hopper)
 
 
 def workspace_sizes(problem, num_splits) -> dict:  # name -> number of float32 elements

@@ -19,7 +19,7 @@ _OP_NAME = 'latent_attention'  # in messages
 @constant
 def _has_hopper():
     "Return whether kernels for Hopper run here"
-    return this_device().hopper
+    return this_device().is_hopper
 
 
 def _choose_backend(dtype):
@@ -123,7 +123,7 @@ def _latent_attention(q, cache, table, lens, scale, splits):
         return out.zero_(), lse.fill_(-math.inf)
     problem = _decode_problem(q, cache, table)
     gpu, boxes = this_device(), ()
-    if gpu.hopper:
+    if gpu.is_hopper:
         kernel_launch, boxes, num_splits = calls.decode_hopper(problem, scale, splits, gpu)
     else:
         kernel_launch, num_splits = calls.decode_ampere(problem, scale, splits, gpu)

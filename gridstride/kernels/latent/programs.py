@@ -38,8 +38,8 @@ def variant_launches(variant, batch, keys) -> tuple:  # ([(`KernelLaunch`, boxes
     table_columns = cdiv(keys, PAGE_SIZE)
     pages, boxes = batch * table_columns, ()
     problem = DecodeProblem('bfloat16', batch, variant.heads, variant.heads, pages, table_columns)
-    gpu = H100._replace(hopper=variant.kernel == 'hopper')
-    if gpu.hopper:
+    gpu = H100._replace(is_hopper=variant.kernel == 'hopper')
+    if gpu.is_hopper:
         kernel_launch, boxes, num_splits = calls.decode_hopper(problem, calls.SCALE, 0, gpu)
     else:
         kernel_launch, num_splits = calls.decode_ampere(problem, calls.SCALE, 0, gpu)

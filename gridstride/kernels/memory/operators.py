@@ -90,7 +90,7 @@ class LoadPlan(NamedTuple):
 
     block_bytes: int  # bytes that each block reads of a row that is divided among several blocks
     max_threads: int  # per block
-    in_flight: int  # loads in flight per thread
+    loads_in_flight: int  # per thread
 
 
 _LARGE_BYTES = 2**27  # inputs of at least this size use `_LARGE_PLAN`
@@ -107,7 +107,7 @@ class RowPartition(NamedTuple):
     "How a row is distributed among blocks and threads. A vector is the elements of one load"
 
     threads: int  # per block
-    in_flight: int  # loads in flight per thread
+    loads_in_flight: int  # per thread
     blocks: int  # per row
     block_vectors: int  # vectors per block
 
@@ -134,15 +134,15 @@ def _partition(
 ) -> RowPartition:
     "Apply a plan to rows of `width` elements"
     vectors, row_bytes = cdiv(width, vec_size), width * element_bytes
-    threads = min(vectors, plan.block_bytes // (vec_size * element_bytes)) // plan.in_flight
+    threads = min(vectors, plan.block_bytes // (vec_size * element_bytes)) // plan.loads_in_flight
     threads = pow2_clamp(threads, 32, plan.max_threads)
-    in_flight = pow2_clamp(vectors // threads, 1, plan.in_flight)
+    loads_in_flight = pow2_clamp(vectors // threads, 1, plan.loads_in_flight)
     if max_blocks is None:
         is_short = row_bytes < 4 * plan.block_bytes
         max_blocks = 1 if is_short else min(_MAX_BLOCKS_PER_ROW, cdiv(row_bytes, plan.block_bytes))
     # Round up to complete iterations of the loop in the kernel.
-    block_vectors = cdiv(cdiv(vectors, max_blocks), threads * in_flight) * threads * in_flight
-    return RowPartition(threads, in_flight, cdiv(vectors, block_vectors), block_vectors)
+    block_vectors = cdiv(cdiv(vectors, max_blocks), threads * loads_in_flight) * threads * loads_in_flight
+    return RowPartition(threads, loads_in_flight, cdiv(vectors, block_vectors), block_vectors)
 
 
 # Sum
@@ -155,7 +155,7 @@ def _sum_rows_launch(c_types, arrays, rows, width, vec_size, partition, is_prima
     """Return a launch of `sum_rows`. `c_types`: the C types of elements, accumulators and results; `is_primary` or
     `is_secondary`: this is the primary or the secondary kernel of a programmatic dependent launch"""
     types = tuple(zip(('Elem', 'Sum', 'Out'), c_types))
-    constants = dict(V=vec_size, THREADS=partition.threads, IN_FLIGHT=partition.in_flight)
+    constants = dict(V=vec_size, THREADS=partition.threads, IN_FLIGHT=partition.loads_in_flight)
     constants |= dict(PDL_PRIMARY=is_primary, PDL_SECONDARY=is_secondary)
     src = kernel_source('sum', types, tuple(constants.items()))
     grid = (rows * partition.blocks,)
@@ -171,7 +171,7 @@ def _add_partials_launch(dtype, rows, partials, device):
     partition = _partition(partials, vec_size, element_bytes, _PARTIALS_PLAN, max_blocks=1)
     c_types = accumulator, accumulator, TYPES[out_dtype][0] if out_dtype in TYPES else accumulator
     arrays = 'partials', 'out'
-    return _sum_rows_launch(c_types, arrays, rows, partials, vec_size, partition, is_secondary=device.hopper)
+    return _sum_rows_launch(c_types, arrays, rows, partials, vec_size, partition, is_secondary=device.is_hopper)
 
 
 _MIN_UNALIGNED_ROW_BYTES = 1024  # shorter rows are loaded element by element if they are not 16-byte aligned
@@ -186,7 +186,7 @@ def _unaligned_sum_launch(dtype, rows, width):
         return None
     result_type = TYPES[out_dtype][0] if out_dtype in TYPES else accumulator
     types = ('Elem', TYPES[dtype][0]), ('Sum', accumulator), ('Out', result_type)
-    constants = dict(V=vec_size, THREADS=partition.threads, IN_FLIGHT=partition.in_flight)
+    constants = dict(V=vec_size, THREADS=partition.threads, IN_FLIGHT=partition.loads_in_flight)
     constants |= dict(PDL_PRIMARY=0, PDL_SECONDARY=0)
     src = kernel_source('sum_unaligned', types, tuple(constants.items()))
     return KernelLaunch(src, 'sum_unaligned_rows', ('x', 'out'), (Long(width),), (rows,), (partition.threads,))
@@ -204,7 +204,7 @@ def sum_launches(dtype, rows, width, vec_size, device) -> tuple:  # (launches, p
         c_types = c_type, accumulator, TYPES[out_dtype][0] if out_dtype in TYPES else accumulator
         return [_sum_rows_launch(c_types, ('x', 'out'), rows, width, vec_size, partition)], 0
     c_types, arrays = (c_type, accumulator, accumulator), ('x', 'partials')
-    first_launch = _sum_rows_launch(c_types, arrays, rows, width, vec_size, partition, is_primary=device.hopper)
+    first_launch = _sum_rows_launch(c_types, arrays, rows, width, vec_size, partition, is_primary=device.is_hopper)
     return [first_launch, _add_partials_launch(dtype, rows, partition.blocks, device)], partition.blocks
 
 
@@ -250,7 +250,7 @@ BULK = dict(THREADS=512, VECS_PER_THREAD=4, STAGES=6)  # VECS_PER_THREAD: 16-byt
 @lru_cache(1024)
 def bulk_sum_launches(dtype, rows, width, vec_size, device) -> tuple:  # as for `sum_launches`
     "Return the launches that sum `width` elements with bulk copies, or those of `sum_launches` where unsupported"
-    if rows > 1 or not device.hopper or vec_size * DTYPE_BYTES[dtype] < MAX_LOAD_BYTES:
+    if rows > 1 or not device.is_hopper or vec_size * DTYPE_BYTES[dtype] < MAX_LOAD_BYTES:
         return sum_launches(dtype, rows, width, vec_size, device)
     src = kernel_source('sum_bulk', (('Elem', TYPES[dtype][0]), ('Sum', _sum_types(dtype)[0])), tuple(BULK.items()))
     smem_bytes = MAX_LOAD_BYTES * BULK['THREADS'] * BULK['VECS_PER_THREAD'] * BULK['STAGES']
@@ -275,29 +275,29 @@ def _argmax_partition(rows, width, vec_size, element_bytes, device):
     "Return (`RowPartition`, whether the blocks of a row form a cluster)"
     plan = _plan_for(rows, width, element_bytes)
     partition = _partition(width, vec_size, element_bytes, plan)
-    if not device.hopper or not 1 < partition.blocks <= _MAX_CLUSTER_SIZE:
+    if not device.is_hopper or not 1 < partition.blocks <= _MAX_CLUSTER_SIZE:
         return partition, False
     plan = _CLUSTER_PLAN if plan == _LARGE_PLAN else plan
     return _partition(width, vec_size, element_bytes, plan, partition.blocks), True
 
 
-def _argmax_source(dtype, vec_size, threads, in_flight, pdl, cluster=False):
+def _argmax_source(dtype, vec_size, threads, loads_in_flight, pdl, cluster=False):
     "Return the source of the argmax kernels; `pdl`: the second one uses programmatic dependent launch"
     types = ('Elem', TYPES[dtype][0]), ('Value', TYPES[dtype][1])
-    constants = ('V', vec_size), ('THREADS', threads), ('IN_FLIGHT', in_flight), ('PDL', pdl)
+    constants = ('V', vec_size), ('THREADS', threads), ('IN_FLIGHT', loads_in_flight), ('PDL', pdl)
     return kernel_source('argmax', types, constants, cluster)
 
 
 @lru_cache(1024)
 def argmax_launches(dtype, rows, width, vec_size, device) -> tuple:  # (launches, partial results per row)
     "Return the launches that find the largest element of each row on a `Device`, with `vec_size` elements per load"
-    (threads, in_flight, blocks, block_vectors), is_cluster = _argmax_partition(
+    (threads, loads_in_flight, blocks, block_vectors), is_cluster = _argmax_partition(
         rows, width, vec_size, DTYPE_BYTES[dtype], device
     )
     needs_second_launch = blocks > 1 and not is_cluster
-    pdl = device.hopper and needs_second_launch
+    pdl = device.is_hopper and needs_second_launch
     second_threads = pow2_clamp(blocks, 32, 1024)
-    src = _argmax_source(dtype, vec_size, threads, in_flight, pdl, is_cluster)
+    src = _argmax_source(dtype, vec_size, threads, loads_in_flight, pdl, is_cluster)
     arrays = 'x', 'out', 'values', 'indices'
     first_launch = KernelLaunch(
         src, 'argmax_rows', arrays, (width, block_vectors, blocks), (rows * blocks,), (threads,)
@@ -384,7 +384,7 @@ def scan_launches(dtype, rows, width, vec_size, device) -> tuple:  # (launches, 
     "Return the launches that scan rows of `width` elements on a `Device`, with `vec_size` elements per load"
     types = ('Elem', TYPES[dtype][0]), ('Sum', TYPES[dtype][1])
     if (
-        device.hopper
+        device.is_hopper
         and rows == 1
         and width * DTYPE_BYTES[dtype] >= _MIN_BULK_BYTES
         and vec_size * DTYPE_BYTES[dtype] == MAX_LOAD_BYTES
@@ -494,27 +494,27 @@ TILE = 64
 _FEW_ROWS, _FEW_ROWS_THREADS = 32, 256  # with so few rows, most threads of a 64x64 tile would be idle
 
 
-def _few_rows_launch(element_bytes, matrices, rows, columns):
+def _few_rows_launch(element_bytes, num_matrices, rows, columns):
     "Return the launch that transposes matrices of few rows"
-    is_small = matrices * rows * columns < 2**20
+    is_small = num_matrices * rows * columns < 2**20
     elements_per_thread = 4 if is_small else 16  # few for small inputs, so that each SM gets a block
     width = max(32, _FEW_ROWS_THREADS * elements_per_thread // rows // 32 * 32)
     constants = dict(HEIGHT=rows, WIDTH=width, THREADS=_FEW_ROWS_THREADS, PAD=max(1, 4 // element_bytes))
     c_type = _INTEGER_C_TYPES[_INTEGER_DTYPES[element_bytes]]
     src = kernel_source('transpose_few_rows', (('Elem', c_type),), tuple(constants.items()))
-    grid = (matrices * cdiv(columns, width),)
+    grid = (num_matrices * cdiv(columns, width),)
     return KernelLaunch(src, 'transpose_few_rows', ('x', 'out'), (columns,), grid, (_FEW_ROWS_THREADS,))
 
 
 @lru_cache(1024)
-def transpose_launches(element_bytes, matrices, rows, columns, device) -> list:  # of `KernelLaunch`
+def transpose_launches(element_bytes, num_matrices, rows, columns, device) -> list:  # of `KernelLaunch`
     "Return the launch that transposes matrices on a `Device`"
     if rows <= _FEW_ROWS < columns:
-        return [_few_rows_launch(element_bytes, matrices, rows, columns)]
+        return [_few_rows_launch(element_bytes, num_matrices, rows, columns)]
     constants = dict(TILE=TILE, THREADS=512, PAD=max(1, 4 // element_bytes))
     c_type = _INTEGER_C_TYPES[_INTEGER_DTYPES[element_bytes]]
     src = kernel_source('transpose', (('Elem', c_type),), tuple(constants.items()))
-    grid = matrices * cdiv(rows, TILE) * cdiv(columns, TILE)
+    grid = num_matrices * cdiv(rows, TILE) * cdiv(columns, TILE)
     return [KernelLaunch(src, 'transpose', ('x', 'out'), (rows, columns), (grid,), (constants['THREADS'],))]
 
 
@@ -560,7 +560,7 @@ def _run_transpose(x):
     check_tensor('transpose', x, [dtype_name(x)] if is_supported else DTYPE_BYTES)
     if x.dim() < 2:
         raise ValueError(f'transpose: x has shape {tuple(x.shape)}; expected at least two axes')
-    (rows, columns), matrices = x.shape[-2:], math.prod(x.shape[:-2])
+    (rows, columns), num_matrices = x.shape[-2:], math.prod(x.shape[:-2])
     if max(rows, columns) >= 2**31:
         raise ValueError(f'transpose: x has shape {tuple(x.shape)}; expected fewer than 2^31 rows and columns')
     if 1 in (rows, columns):
@@ -568,6 +568,6 @@ def _run_transpose(x):
     out = torch.empty(*x.shape[:-2], columns, rows, dtype=x.dtype, device=x.device)
     if x.numel():
         word_dtype = getattr(torch, _INTEGER_DTYPES[x.element_size()])
-        kernel_launches = transpose_launches(x.element_size(), matrices, rows, columns, this_device())
+        kernel_launches = transpose_launches(x.element_size(), num_matrices, rows, columns, this_device())
         launch(kernel_launches, x.view(word_dtype), out=out.view(word_dtype))
     return out

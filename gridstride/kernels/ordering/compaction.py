@@ -95,7 +95,7 @@ def _resident_launches(key, size, device) -> tuple:  # (launches, tiles)
 @lru_cache(1024)
 def compact_launches(key: KeyType, size, is_unique, alignment, with_positions, device) -> tuple:  # (launches, tiles)
     "Return the launch that writes the selected elements, and the number of its tiles"
-    if device.hopper and not is_unique and alignment == MAX_LOAD_BYTES and size * key.bytes >= _MIN_BULK_BYTES:
+    if device.is_hopper and not is_unique and alignment == MAX_LOAD_BYTES and size * key.bytes >= _MIN_BULK_BYTES:
         is_large = size * key.bytes >= _MIN_RESIDENT_BYTES
         return (_resident_launches if is_large else _bulk_launches)(key, size, device)
     threads = _THREADS[key.bytes]

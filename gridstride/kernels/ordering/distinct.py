@@ -23,8 +23,8 @@ def bitmap_launches(key, size, vec_size, device) -> list:  # of `KernelLaunch`
     blocks = max(1, min(2 * device.sms, cdiv(size, _MARK_THREADS * vec_size * _MIN_LOADS)))
     constants = ('V', vec_size), ('MARK_THREADS', _MARK_THREADS), ('LIST_THREADS', _LIST_THREADS)
     src = kernel_source('distinct', key, constants)
-    mark = KernelLaunch(src, 'mark_elements', ('x', 'bitmap'), (Long(size),), (blocks,), (_MARK_THREADS,))
-    return [mark, KernelLaunch(src, 'list_elements', ('bitmap', 'out', 'total'), (), (1,), (_LIST_THREADS,))]
+    mark_launch = KernelLaunch(src, 'mark_elements', ('x', 'bitmap'), (Long(size),), (blocks,), (_MARK_THREADS,))
+    return [mark_launch, KernelLaunch(src, 'list_elements', ('bitmap', 'out', 'total'), (), (1,), (_LIST_THREADS,))]
 
 
 def _unique_by_bitmap(x):

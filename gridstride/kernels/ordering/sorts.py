@@ -65,7 +65,7 @@ def _static_bytes(threads):
 
 def _tile(problem, device) -> Tile:
     "Return the `Tile` for a problem"
-    if not device.hopper:
+    if not device.is_hopper:
         return _PRE_HOPPER_TILE
     for min_waves, tile in (
         (_MIN_WAVES, _TILES[problem.payload][problem.max_bytes]),
@@ -111,8 +111,8 @@ def onesweep_launches(problem: SortProblem, vec_size, device) -> tuple:  # (laun
     constants = ('THREADS', threads), ('V', vec_size)
     src = kernel_source('count_digits', problem.key, constants, (), problem.descending)
     arrays, scalars = ('x', 'counts', 'status0'), (Long(width), blocks, tiles)
-    count = KernelLaunch(src, 'count_digits', arrays, scalars, (rows * blocks,), (threads,))
-    return [count, *_pass_launches(problem, tile, tiles)], tiles
+    count_launch = KernelLaunch(src, 'count_digits', arrays, scalars, (rows * blocks,), (threads,))
+    return [count_launch, *_pass_launches(problem, tile, tiles)], tiles
 
 
 def _sort_long(problem, x, arrays):

@@ -57,18 +57,19 @@ def topk_launches(key: KeyType, k, rows, width, largest, vec_size, device) -> tu
     blocks = max(1, min(2 * device.sms // rows, cdiv(width, max(_MIN_BLOCK_ELEMENTS, 4 * k))))
     block_elements = cdiv(cdiv(width, blocks), 512 * 8) * 512 * 8 if blocks > 1 else width
     blocks = cdiv(width, block_elements)
-    threads, pdl = _threads(block_elements), device.hopper and blocks > 1
+    threads, pdl = _threads(block_elements), device.is_hopper and blocks > 1
     arrays = 'x', 'candidates', 'candidates', 'values', 'indices'
     src, shared = _source(key, k, threads, vec_size, largest, is_final=blocks == 1, pdl=pdl)
     scalars = width, width, blocks, block_elements
-    first = KernelLaunch(src, 'topk', arrays, scalars, (rows * blocks,), (threads,), shared)
+    first_launch = KernelLaunch(src, 'topk', arrays, scalars, (rows * blocks,), (threads,), shared)
     if blocks == 1:
-        return [first], 0
+        return [first_launch], 0
     num_candidates = blocks * k
     threads = _threads(num_candidates)
     src, shared = _source(key, k, threads, 1, largest, reads_candidates=True, pdl=pdl)
     scalars = width, num_candidates, 1, num_candidates
-    return [first, KernelLaunch(src, 'topk', arrays, scalars, (rows,), (threads,), shared, pdl=pdl)], num_candidates
+    second_launch = KernelLaunch(src, 'topk', arrays, scalars, (rows,), (threads,), shared, pdl=pdl)
+    return [first_launch, second_launch], num_candidates
 
 
 def _check(x, k, axis):

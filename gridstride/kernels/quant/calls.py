@@ -108,7 +108,7 @@ def matvec_launches(
     "Return the launch of x @ w.T (+ bias) for a packed matrix w"
     constants = dict(KIND=KINDS.index(kind), GROUP=0 if group == 'row' else group, BIAS=has_bias, ZEROS=has_zeros)
     arrays = 'x', 'words', 'scales', zeros_array(kind, has_zeros), 'bias' if has_bias else 'x', 'y'
-    if gpu.hopper and (pipeline_and_bytes := choose_pipeline(kind, group, batch, columns, has_zeros)):
+    if gpu.is_hopper and (pipeline_and_bytes := choose_pipeline(kind, group, batch, columns, has_zeros)):
         pipeline, smem_bytes = pipeline_and_bytes
         src = kernel_source(
             'streamed',

@@ -152,7 +152,7 @@ _MAX_MATVEC_ROWS = 16  # `matvec` is chosen for at most this many rows of x
 @lru_cache(4096)
 def choose_method(kind, batch, rows, columns, gpu):  # gpu: a `Device`
     "Choose a method: 'matvec', 'unpack' (dequantize, then multiply with torch), or a `MixedTile` on a Hopper GPU"
-    if not gpu.hopper:
+    if not gpu.is_hopper:
         return 'matvec' if batch <= MAX_ROWS else 'unpack'
     if batch <= _MAX_MATVEC_ROWS:
         return 'matvec'
