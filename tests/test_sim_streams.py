@@ -211,7 +211,7 @@ def right_same_value(s, t, e, d, o, h):
 
 def right_many(s, t, e, d, o, h):
     for _ in range(600): fill[1, 1, s](d)
-    assert len(sim.happens_before.stream_order.pending) < 300
+    assert len(sim.happens_before.stream_order.pending_operations) < 300
 
 
 RIGHT = [f for name, f in list(globals().items()) if name.startswith('right_')]

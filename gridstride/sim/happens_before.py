@@ -137,7 +137,7 @@ class StreamOrder:
     "The operations that the host has not waited for, and the vector clocks of the streams and the host"
 
     def __init__(self):
-        self.pending = []
+        self.pending_operations = []
         self.host_clock = {}
         self.num_operations = {}  # stream -> number of its operations so far
         self.clocks = {}  # stream -> vector clock of its next operation
@@ -160,14 +160,14 @@ class StreamOrder:
         number = self.num_operations.get(stream_number, 0) + 1
         clock[stream_number] = self.num_operations[stream_number] = number
         operation = Operation(name, stream, number, dict(clock), location, is_launch)
-        self.pending = [*self.pending[-_MAX_PENDING:], operation]
+        self.pending_operations = [*self.pending_operations[-_MAX_PENDING:], operation]
         return operation
 
     def wait(self, clock):
         "Make the host wait for every operation that happens before `clock`"
         _join(self.host_clock, clock)
-        self.pending = [op for op in self.pending if not op.is_before(self.host_clock)]
-        if not self.pending:  # every operation happens before the next one
+        self.pending_operations = [op for op in self.pending_operations if not op.is_before(self.host_clock)]
+        if not self.pending_operations:  # every operation happens before the next one
             self.host_clock, self.clocks = {}, {}
 
     def join(self, stream, clock):
@@ -176,26 +176,26 @@ class StreamOrder:
 
     def wait_for(self, stream):
         "Synchronize the host with a stream; the default stream waits for all others"
-        if self.pending:
+        if self.pending_operations:
             self.wait(dict(self.clock_of(stream)))
 
     def order_default_stream(self, host_waits):
         "Order an operation of the default stream, which is not recorded because it happens before all later ones"
-        if self.pending:
+        if self.pending_operations:
             clock = self.clock_of(None)
             if host_waits:
                 self.wait(dict(clock))
 
     def wait_for_all(self):
         "Synchronize the host with the device"
-        if self.pending:
+        if self.pending_operations:
             self.wait(dict(self.num_operations))
 
     def find_conflict(self, region, clock, index=...):
         """Find a pending operation that accesses an element of `region` and does not happen before `clock`.
 
         Returns (operation, index of the element, whether the operation writes it), or None."""
-        for op in self.pending:
+        for op in self.pending_operations:
             if op.is_before(clock):
                 continue
             for accessed_mask, has_written in self._accesses_of(op, region):
@@ -243,7 +243,9 @@ stream_order = StreamOrder()
 
 def check_host_access(a, mem, writes, index=...):
     "Check an access of `a[index]` by the host; raises `RacecheckError` if it races with a pending operation"
-    region = accessed_region(a, mem, writes) if stream_order.pending and is_check_enabled('racecheck') else None
+    region = (
+        accessed_region(a, mem, writes) if stream_order.pending_operations and is_check_enabled('racecheck') else None
+    )
     if conflict := region and stream_order.find_conflict(region, stream_order.host_clock, index):
         op, first_index, has_written = conflict
         fields = dict(now=_verb(writes), before='write' if has_written else 'read', first=op.phrase())
@@ -273,7 +275,7 @@ def _record_copy(name, stream, arrays, host_waits, location):
             stream_order.record_copy(operation, region)
         yield
     except BaseException:
-        stream_order.pending = [op for op in stream_order.pending if op is not operation]
+        stream_order.pending_operations = [op for op in stream_order.pending_operations if op is not operation]
         raise
     if host_waits:
         stream_order.wait(operation.clock)
@@ -295,12 +297,12 @@ def _record_launch(ctx, stream, host_waits, location):
     launch.begin = ctx.now
     # The shadow must show later operations what this launch accessed.
     ctx.runs_one_thread = ctx.detectors.racecheck.has_one_thread = False
-    unordered_operations = [op for op in stream_order.pending if not op.is_before(launch.clock)]
+    unordered_operations = [op for op in stream_order.pending_operations if not op.is_before(launch.clock)]
     ctx.concurrent_operations = ConcurrentOperations(launch, unordered_operations) if unordered_operations else None
     try:
         yield
     except BaseException:
-        stream_order.pending = [op for op in stream_order.pending if op is not launch]
+        stream_order.pending_operations = [op for op in stream_order.pending_operations if op is not launch]
         raise
     launch.end = ctx.now
     history = ctx.detectors.racecheck.history

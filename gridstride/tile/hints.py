@@ -192,10 +192,10 @@ class _FrameVariables(dict):
 
     def __init__(self, frame):
         super().__init__(__tile_elements=lambda *names: _element_type(frame, names))
-        self.local, self.outer = frame.f_locals, frame.f_globals
+        self.locals, self.globals = frame.f_locals, frame.f_globals
 
     def __missing__(self, name):
-        value = self.local[name] if name in self.local else self.outer[name]
+        value = self.locals[name] if name in self.locals else self.globals[name]
         return tensor(value.data, value.dtype, value.region) if type(value) is tensor else value
 
 

@@ -42,7 +42,7 @@ class Region:
         self.size, self.itemsize = flat.size, flat.itemsize
         self.address = address(flat)
         self.shadow = None
-        self.writable = flat.flags.writeable
+        self.is_writable = flat.flags.writeable
         self.first_offset = origin + sum((n - 1) * stride for n, stride in zip(shape, strides) if stride < 0)
         self.num_elements = span_length(shape, strides)
         self.dtype = dtype_of_numpy(flat.dtype)
@@ -129,7 +129,7 @@ def make_pointer(array, name, regions):
     except KeyError:
         raise WrongArgument(f'{name} has elements of {flat.dtype}, for which Triton has no type') from None
     region = Region(flat, name, tuple(array.shape), strides, origin)
-    region.writable = flat.flags.writeable and (not isinstance(array, np.ndarray) or array.flags.writeable)
+    region.is_writable = flat.flags.writeable and (not isinstance(array, np.ndarray) or array.flags.writeable)
     region.shadow = next((other.shadow for other in regions if other.address == region.address), None) or Shadow(region)
     region.shadow.mark_uninitialized(region)
     regions.append(region)
@@ -195,7 +195,7 @@ def _reinterpret(region, element_type):
     raw_bytes = region.flat.view(np.uint8)
     num_bytes = raw_bytes.size // element_type.size * element_type.size
     result = Region(raw_bytes[:num_bytes].view(element_type.np), region.name, (num_bytes // element_type.size,), (1,))
-    result.shadow, result.writable = region.shadow, region.writable
+    result.shadow, result.is_writable = region.shadow, region.is_writable
     result.first_offset, result.num_elements = (
         num_bytes * region.itemsize // element_type.size for num_bytes in (region.first_offset, region.num_elements)
     )
@@ -388,7 +388,7 @@ def store(pointers, value, mask=None):
     )
     if region is None:
         return
-    if not region.writable:
+    if not region.is_writable:
         raise compile_error(
             f'{region.name} cannot be written, because it is read-only on the host',
             'Pass a writable array, such as a copy.',

@@ -54,7 +54,7 @@ def run_tuned(tuner, launch, values, make_launch):
         array[...] = value
     changed_name = _find_changed_array(make_launch, ctx.regions, values_after, candidates)
     for region, value in zip(ctx.regions, values_after):
-        if region.writable:
+        if region.is_writable:
             region.flat[...] = value
     if changed_name:
         argument = 'reset_to_zero' if changed_name in zero_names else 'restore_value'

@@ -242,7 +242,7 @@ def _name_globals(unit, order):
     "Choose the C names of functions and constants; return the `Names` that hold them"
     names = unit.names = Names()
     unit.main.c_name = names.take_at_file_scope(unit.main.name)
-    names.taken, names.kernel = set(), {unit.main.c_name}
+    names.taken_names, names.kernel = set(), {unit.main.c_name}
     for function in unit.functions.values():
         if function in order:
             function.c_name = names.take_at_file_scope(function.name)

@@ -28,24 +28,24 @@ class Names:
     "The names that are taken at file scope of the generated C"
 
     def __init__(self):
-        self.taken = set()
+        self.taken_names = set()
         self.constants = {}  # name in Python -> name in C
         self.kernel = set()  # the name of the kernel, which a local variable may also have
 
-    def unused_name(self, name, taken=(), is_at_file_scope=False):
+    def unused_name(self, name, other_taken_names=(), is_at_file_scope=False):
         "Return `name`, or a name like it, that is valid in C and not taken, at file scope or in a function"
         name = base = re.sub(r'[^\w]|[^\x00-\x7f]', lambda m: f'u{ord(m[0]):x}', name) or 'x'
         if name in _RESERVED or is_at_file_scope and name in _C_LIBRARY or re.match(r'__', name):
             name = base = name.strip('_') + '_'
         n = 2
-        while name in self.taken or name in taken or is_at_file_scope and name in self.kernel:
+        while name in self.taken_names or name in other_taken_names or is_at_file_scope and name in self.kernel:
             name, n = f"{base}{'_' if base[-1].isdigit() else ''}{n}", n + 1
         return name
 
     def take_at_file_scope(self, name):
         "Return an unused name at file scope, and mark it as taken"
         c_name = self.unused_name(name, is_at_file_scope=True)
-        self.taken.add(c_name)
+        self.taken_names.add(c_name)
         return c_name
 
     def constant(self, name):
