@@ -141,7 +141,8 @@ def compile_module(
 
     result = compile_remotely and compile_remotely(request, make_exception)
     if not result:
-        result = build(sources, commands, *key, fail=make_exception, run=run)
+        # shared: the processes of a group, such as ranks, compile the same kernel at the same time
+        result = build(sources, commands, *key, fail=make_exception, run=run, shared=True)
     if warn:
         logs = [result.folder / name for name in (LOG, _MARKS_LOG)]
         warn(''.join(log.read_text() for log in logs if log.exists()))

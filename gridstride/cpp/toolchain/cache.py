@@ -483,6 +483,7 @@ def lock_entry(entry):
         finally:
             with suppress(OSError):
                 path.unlink()
+            fcntl.flock(lock, fcntl.LOCK_UN)  # a process that was forked meanwhile has the file open, too
 
 
 def run_first_time(command, folder, report_delay=0.0):
