@@ -138,6 +138,7 @@ def test_as_documented(path, order, capfd):
     assert documented(path)
     assert output(path, capfd, order)==documented(path)
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize('path', programs('documented'))
 def test_without_checks_as_documented(path, capfd): assert output(path, capfd, checks=(), threads=2)==documented(path)
 

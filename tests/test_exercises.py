@@ -111,23 +111,25 @@ def refusal(name, fn):
     assert read_progress() == {}
     return str(e.value)
 
-def cases_of_each(answers, count=2):
-    "Cases of a test, of which the first `count` answers to each exercise run each time"
-    seen = Counter()
+def cases_of_each(answers):
+    "Cases of a test, of which the first answer to each exercise runs each time"
+    seen = set()
     for answer in answers:
-        seen[answer[0]] += 1
-        yield answer if seen[answer[0]] <= count else mark_exhaustive(answer)
+        yield mark_exhaustive(answer) if answer[0] in seen else answer
+        seen.add(answer[0])
+
+def ids_of(answers): return [f'{name}-{fn.__name__}' for name,fn in answers]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize('name,fn', cases_of_each(answers), ids=[f'{name}-{fn.__name__}' for name,fn in answers])
+@pytest.mark.parametrize('name,fn', cases_of_each(answers), ids=ids_of(answers))
 def test_wrong_answer_is_refused(name, fn):
     said = refusal(name, fn)
     assert said.startswith(name) and f"hint('{name}')" in said
     assert 'ChangeError' not in said # it is not an answer: `changed` did not find its text
 
 @pytest.mark.slow
-@pytest.mark.parametrize('name,fn', right_answers, ids=[f'{name}-{fn.__name__}' for name,fn in right_answers])
+@pytest.mark.parametrize('name,fn', cases_of_each(right_answers), ids=ids_of(right_answers))
 def test_another_right_answer_is_accepted(name, fn):
     exercise(name)(fn)
     assert list(read_progress()) == [name]
