@@ -885,7 +885,7 @@ def test_small_gradients_are_torchs_outside_graphs(driver, replayable, monkeypat
         def backward(ctx, grad): return ran.append('backward') or grad*2
     monkeypatch.setattr(torch.cuda, 'is_current_stream_capturing', lambda: driver.is_capturing)
     call, x = replayable(lambda x: None), torch.randn(4, requires_grad=True)
-    def differentiate(): return call_tables.differentiate_eagerly(call, Ours.apply, lambda x: x.sin(), x)
+    def differentiate(): return call_tables.differentiate_eagerly(call, Ours.apply, lambda x: torch.sin, x)
     assert torch.equal(differentiate(), x.sin()) and ran == ['forward', 'backward']
     assert torch.equal(call.fast(x), x.sin()) and len(ran) == 2 and call.fast(x).requires_grad
     driver.is_capturing = True

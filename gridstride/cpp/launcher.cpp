@@ -34,6 +34,12 @@ PyObject *setup(PyObject *, PyObject *args) {
     requires_grad = PyUnicode_InternFromString("requires_grad");
     current_level = PyUnicode_InternFromString("_current_level");
     entry_point_name = PyUnicode_InternFromString("_entry_point");
+    PyObject *descriptor = PyObject_GetAttr(tensor_type, requires_grad);
+    auto definition = descriptor && Py_IS_TYPE(descriptor, &PyGetSetDescr_Type)
+                          ? ((PyGetSetDescrObject *)descriptor)->d_getset : nullptr;
+    read_requires_grad = definition && !definition->closure ? definition->get : nullptr;
+    Py_XDECREF(descriptor);
+    PyErr_Clear();
     PyObject *capsule = PyObject_GetAttrString(tensor_type, "__dlpack_c_exchange_api__");
     auto api = capsule ? (DLPackExchangeAPI *)PyCapsule_GetPointer(capsule, "dlpack_exchange_api") : nullptr;
     Py_XDECREF(capsule);

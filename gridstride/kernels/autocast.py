@@ -5,13 +5,20 @@ from functools import lru_cache
 
 import torch
 
+from .operators import constant
+
+
+@constant  # `torch.compile` of torch 2.11 cannot trace it
+def _is_autocast_available(device_type):
+    return torch.amp.is_autocast_available(device_type)
+
 
 def is_autocast_enabled(x) -> bool:
     "Return whether autocast may change the dtype of an operator's result for `x`, a floating-point tensor"
     if not isinstance(x, torch.Tensor) or not x.is_floating_point():
         return False
     device_type = x.device.type
-    return torch.amp.is_autocast_available(device_type) and torch.is_autocast_enabled(device_type)
+    return _is_autocast_available(device_type) and torch.is_autocast_enabled(device_type)
 
 
 @lru_cache

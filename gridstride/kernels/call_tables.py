@@ -286,11 +286,15 @@ def install_entry_points(table, entry_points):
         table.add_entry_point(*point)
 
 
+# A subclass of Tensor may do anything in its operations
+_KEY_TYPES = torch.Tensor, torch.nn.Parameter, bool, int, float, str
+
+
 def _is_key(x):
     "Return whether an argument may be part of a key: the compiled launcher supports its type"
     if type(x) is tuple:
         return all(type(item) is int for item in x)
-    return x is None or isinstance(x, (torch.Tensor, bool, int, float, str))
+    return x is None or type(x) in _KEY_TYPES
 
 
 def _is_recordable(args):
@@ -305,7 +309,8 @@ def replayable(
     is_replayable=None,  # a function of the same arguments; False: never store the launches of such a call
     use_torch_in_graphs=None,  # a function of the same arguments; True: CUDA graphs capture `torch_fallback`
     make_torch_function=None,  # a function of the same arguments that returns a faster one, such as a `TorchCall`
-    with_gradient=False,  # if `run` returns NotImplemented, torch also computes the result if its gradient is needed
+    is_torch_differentiated=None,  # a function of the same arguments, for which `run` returns NotImplemented; True:
+    # torch also computes the result if its gradient is needed
 ):
     """Wrap `run`: calls like an earlier one replay its launches from a table, or call `torch_fallback`. The wrapper has
     two attributes that are functions of the same arguments, and a list:
@@ -347,6 +352,7 @@ def replayable(
             result = run(*args)
         if result is NotImplemented:
             function = make_torch_function(*args) if make_torch_function else torch_fallback
+            with_gradient = is_torch_differentiated is not None and is_torch_differentiated(*args)
             table.use_function(function, args, None if with_gradient else False)
             return torch_fallback(*args)
         if can_store:
@@ -370,7 +376,7 @@ def _without_table(*args):
 def differentiate_eagerly(
     operator,  # a function that `replayable` returned; its table stores the decision
     with_kernels,  # a function that computes the result with our kernels, and records its gradient
-    with_torch,  # a function that does the same with torch, or a `TorchCall`
+    make_torch_function,  # a function of `args` that returns one that does the same with torch, such as a `TorchCall`
     *args,
 ):
     """Compute a result with a gradient, for operands so small that Python takes longer than the kernels.
@@ -379,6 +385,7 @@ def differentiate_eagerly(
     do. The first such call also runs our kernels and their gradient, so that a graph can be captured later."""
     if torch.compiler.is_compiling() or torch.cuda.is_current_stream_capturing() or is_any_autocast_enabled():
         return with_kernels(*args)
+    with_torch = make_torch_function(*args)
     if (table := operator.table_for(*args)) is None:
         return with_torch(*args)
     operands = [x.detach().requires_grad_(x.requires_grad) if isinstance(x, torch.Tensor) else x for x in args]

@@ -41,7 +41,7 @@ def operator(
 
 
 def constant(function):
-    """Mark a function without arguments whose result never changes, as `torch.compiler.assume_constant_result` does.
+    """Mark a function whose result depends on its arguments alone, as `torch.compiler.assume_constant_result` does.
 
     Unlike that function, it does not import the compiler, because the import takes longer than the computation of a
     rank in ring attention."""

@@ -38,6 +38,7 @@ PyObject *tensor_type, *parameter_type;
 // `_entry_point`, under which a function has its `EntryPoint`.
 PyObject *is_grad_enabled, *num_dispatch_modes, *innermost_transform, *forward_ad, *requires_grad, *current_level;
 PyObject *entry_point_name;
+getter read_requires_grad;           // the getter of `Tensor.requires_grad`, which takes less time than the attribute
 
 bool read_tensor(PyObject *x, DLTensor *t) {
     auto type = (PyObject *)Py_TYPE(x);

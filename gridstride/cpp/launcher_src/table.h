@@ -79,15 +79,15 @@ bool are_modes_default(Table *table, const Tensors &tensors) {
 }
 
 bool needs_gradient(PyObject *const *args, size_t n) {
-    if (returns_false(is_grad_enabled)) return false;
     for (size_t i = 0; i < n; i++) {
         auto type = (PyObject *)Py_TYPE(args[i]);
         if (type != tensor_type && type != parameter_type) continue;
-        PyObject *value = PyObject_GetAttr(args[i], requires_grad);
+        PyObject *value = read_requires_grad ? read_requires_grad(args[i], nullptr)
+                                             : PyObject_GetAttr(args[i], requires_grad);
         bool is_required = value != Py_False;
         Py_XDECREF(value);
         PyErr_Clear();
-        if (is_required) return true;
+        if (is_required) return !returns_false(is_grad_enabled);
     }
     return false;
 }

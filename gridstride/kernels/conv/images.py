@@ -159,7 +159,19 @@ def _run_without_gradient(*args):
     return _conv2d(x, weight, bias, *sizes)
 
 
-_convolve = replayable(_run_without_gradient, _convolve_by_torch, make_torch_function=_torch_function)
+def _is_torch_differentiated(*args):
+    "Return whether torch computes `conv2d` if a gradient is needed, too"
+    x, weight, _, *sizes = _arguments(*args)
+    problem = _problem(x, weight, *sizes)
+    return not problem.is_depthwise or bool(depthwise_fallback(problem, x))
+
+
+_convolve = replayable(
+    _run_without_gradient,
+    _convolve_by_torch,
+    make_torch_function=_torch_function,
+    is_torch_differentiated=_is_torch_differentiated,
+)
 
 
 # With gradients, a depthwise convolution of up to this many elements takes less time than our Python code, except in
@@ -183,7 +195,7 @@ def _differentiable_conv2d(*args):
     problem = _problem(x, weight, *sizes)
     if problem.is_depthwise and not depthwise_fallback(problem, x):
         if _is_host_bound(x) and x.numel():
-            return differentiate_eagerly(_convolve, _convolve_with_kernels, _torch_function(*args), *args)
+            return differentiate_eagerly(_convolve, _convolve_with_kernels, _torch_function, *args)
         return _convolve_with_kernels(*args)
     if not torch.compiler.is_compiling() and (table := _convolve.table_for(*args)) is not None:
         table.use_function(_torch_function(*args), args, True)

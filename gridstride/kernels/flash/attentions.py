@@ -72,6 +72,7 @@ _SDPA_MAX_ROWS = {
 
 # With gradients and head dimension 64: the largest number of rows that is a multiple of the rows of cuDNN's tiles
 _SDPA_MAX_EVEN_ROWS, _SDPA_TILE_ROWS = 1024, 128
+_SDPA_CAUSAL_ROWS = range(960, 1041)  # with gradients, a causal mask and head dimension 128
 
 
 def _is_sdpa_faster(q, causal, has_gradient):
@@ -80,17 +81,19 @@ def _is_sdpa_faster(q, causal, has_gradient):
     max_rows = _SDPA_MAX_ROWS.get((dim, has_gradient, causal), 0)
     if has_gradient and dim == 64 and rows % _SDPA_TILE_ROWS == 0:
         max_rows = _SDPA_MAX_EVEN_ROWS
+    if has_gradient and causal and dim == 128 and rows in _SDPA_CAUSAL_ROWS:
+        max_rows = rows
     return q.is_cuda and rows <= max_rows and choose_backend(q).name == 'hopper'
 
 
 # With gradients and fewer floating-point operations, our kernels finish before the Python code that launches them
-_MAX_HOST_BOUND_FLOP = 1.6e11
+_MAX_HOST_BOUND_FLOP = {64: 2e11, 128: 1.6e11, 256: 1.6e11}  # head dimension -> limit
 
 
 def _is_host_bound(q, k, causal):
     "Return whether Python overhead limits attention with gradients (two GEMMs forward, five backward)"
     pairs = q.shape[0] * q.shape[1] * q.shape[2] * k.shape[2] / (1 + causal)
-    return 14 * pairs * q.shape[3] <= _MAX_HOST_BOUND_FLOP
+    return 14 * pairs * q.shape[3] <= _MAX_HOST_BOUND_FLOP.get(q.shape[3], 0)
 
 
 def check_qkv(q, k, v):
@@ -423,14 +426,12 @@ def _attend_with_gradient(q, k, v, causal, scale, *other_options):  # the argume
             table.use_function(_make_torch_attention(*args), args, True)
         return _torch_attention(*args)
     if not is_traced and _is_host_bound(q, k, bool(causal)):
-        return differentiate_eagerly(_attend, _kernel_attention, _make_torch_attention(*args), *args)
+        return differentiate_eagerly(_attend, _kernel_attention, _make_torch_attention, *args)
     return _kernel_attention(*args)
 
 
 def _torch_attention(q, k, v, causal, scale, window=None, *unused_options):
     "Compute `attention` without lengths, with torch"
-    if window is None:
-        return _make_torch_attention(q, k, v, causal, scale)(q, k, v)
     return _sdpa(q, k, v, bool(causal), check_scale(q, scale), _check_window(window), None)
 
 
@@ -446,7 +447,18 @@ def _make_torch_attention(q, k, v, causal, scale, window=None, *unused_options):
     return torch_call(scaled_dot_product_attention, *ARGUMENTS[:3], *positional, **options)
 
 
-_attend = replayable(_run_attention, _torch_attention, make_torch_function=_make_torch_attention)
+def _is_torch_differentiated(q, k, v, causal, scale, window, bias, gradients, deterministic):
+    "Return whether torch computes such a call if a gradient is needed, too"
+    is_plain = window is None and gradients == 'kernel'
+    return choose_backend(q).name == 'sdpa' or is_plain and _is_sdpa_faster(q, bool(causal), True)
+
+
+_attend = replayable(
+    _run_attention,
+    _torch_attention,
+    make_torch_function=_make_torch_attention,
+    is_torch_differentiated=_is_torch_differentiated,
+)
 _ATTEND_PARAMETERS = 'q', 'k', 'v', 'causal', 'scale', 'window', 'bias', 'gradients', 'deterministic'
 looks_up(_attend, *_ATTEND_PARAMETERS)(attention)
 

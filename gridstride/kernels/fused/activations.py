@@ -29,11 +29,12 @@ _TORCH_MIN_FLOAT32_ELEMENTS = 2**20
 
 def _torch_function(x, uses_tanh):
     "Return a function of such arguments that computes `gelu` with torch, with little overhead"
-    return torch_call(torch._C._nn.gelu, ARGUMENTS[0], approximate='tanh' if uses_tanh else 'none')
+    options = dict(approximate='tanh') if uses_tanh else {}
+    return torch_call(torch._C._nn.gelu, ARGUMENTS[0], **options)
 
 
 def _torch_gelu(x, uses_tanh):
-    return _torch_function(x, uses_tanh)(x)
+    return torch._C._nn.gelu(x, approximate='tanh' if uses_tanh else 'none')
 
 
 @operator(
@@ -106,7 +107,7 @@ def gelu(
     if not needs_autograd(x):
         return _gelu.eager(x, uses_tanh)
     if is_host_bound(x, DTYPE_BYTES):
-        return differentiate_eagerly(_gelu.eager, _apply_gelu, _torch_function(x, uses_tanh), x, uses_tanh)
+        return differentiate_eagerly(_gelu.eager, _apply_gelu, _torch_function, x, uses_tanh)
     return _apply_gelu(x, uses_tanh)
 
 

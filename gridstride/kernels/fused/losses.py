@@ -340,8 +340,8 @@ _MAX_HOST_BOUND_BYTES = 2**25
 _TORCH_REDUCTIONS = {'none': 0, 'mean': 1, 'sum': 2}  # reduction -> its code in torch
 
 
-def _torch_function(ignore_index, reduction):
-    "Return a function of logits and targets that computes the loss with torch, with little overhead"
+def _torch_function(logits, target, ignore_index, reduction):
+    "Return a function of such arguments that computes the loss with torch, with little overhead"
     options = None, _TORCH_REDUCTIONS[reduction], ignore_index, 0.0
     return torch_call(torch._C._nn.cross_entropy_loss, *ARGUMENTS[:2], *options)
 
@@ -388,15 +388,23 @@ def _compute_cross_entropy(logits, target, ignore_index, reduction, in_place):
         return torch.nn.functional.cross_entropy(logits, target, reduction=reduction).to(
             _empty_accumulator(logits).dtype
         )
-    if needs_autograd(logits):
-        if in_place or not is_host_bound(logits, ['float32'], _MAX_HOST_BOUND_BYTES):
-            return _apply_cross_entropy(logits, target, ignore_index, reduction, in_place)
-        options = ignore_index, reduction
-        _check_cross_entropy(logits, target, *options)
-        return differentiate_eagerly(
-            _run_loss, _apply_to_copy, _torch_function(*options), logits, target, *options
-        )
-    return _run_loss(logits.detach(), target, ignore_index, reduction)
+    if not needs_autograd(logits):
+        return _run_loss(logits.detach(), target, ignore_index, reduction)
+    if in_place:
+        return _apply_cross_entropy(logits, target, ignore_index, reduction, True)
+    return _differentiate_copy(logits, target, ignore_index, reduction)
+
+
+def _differentiate_copy(logits, target, *options):
+    "Compute the loss with autograd, with torch or with our kernels; the table stores the decision"
+    args = logits, target, *options
+    if is_host_bound(logits, ['float32'], _MAX_HOST_BOUND_BYTES):
+        _check_cross_entropy(*args)
+        return differentiate_eagerly(_run_loss, _apply_to_copy, _torch_function, *args)
+    loss = _apply_to_copy(*args)
+    if (table := _run_loss.table_for(*args)) is not None:
+        table.use_function(torch_call(_apply_cross_entropy, *ARGUMENTS[:4], False), args, True)
+    return loss
 
 
 # The logits are a matrix product, and so are the gradients of both of its operands. All three products are computed per

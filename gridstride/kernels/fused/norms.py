@@ -220,7 +220,7 @@ def _apply_norm_to_operands(x, weight, bias, residual, eps, is_centered):
         return _differentiate_with_torch(*operands)
     if is_host_bound(x, DTYPE_BYTES) and residual is None:
         _check_operands('layer_norm' if is_centered else 'rms_norm', *operands[:4])
-        return differentiate_eagerly(_normalize, _apply_norm_function, _torch_function(*operands), *operands)
+        return differentiate_eagerly(_normalize, _apply_norm_function, _torch_function, *operands)
     if _is_torch_faster(x, True, is_centered):
         return _differentiate_with_torch(*operands)
     return _apply_norm_function(*operands)

@@ -260,11 +260,9 @@ _apply_softmax_function = make_apply(_Softmax)
 _MAX_HOST_BOUND_BYTES = {False: 2**25, True: 2**26}  # softmax, log softmax
 
 
-# The operators that `x.softmax(-1)` and `x.log_softmax(-1)` call, without their overhead
-_TORCH_CALLS = {
-    False: torch_call(torch._softmax, ARGUMENTS[0], -1, False),
-    True: torch_call(torch._log_softmax, ARGUMENTS[0], -1, False),
-}
+def _torch_function(x, is_log):
+    "Return a call of the operator that `x.softmax(-1)` or `x.log_softmax(-1)` calls, without their overhead"
+    return torch_call(torch._log_softmax if is_log else torch._softmax, ARGUMENTS[0], -1, False)
 
 
 def _last_axis_softmax(x):
@@ -283,7 +281,7 @@ def _apply_softmax(x, is_log):
     if not needs_autograd(x):
         return _softmax.eager(x, is_log)
     if is_host_bound(x, DTYPE_BYTES, _MAX_HOST_BOUND_BYTES[is_log]) and x.dim():
-        return differentiate_eagerly(_softmax.eager, _apply_softmax_function, _TORCH_CALLS[is_log], x, is_log)
+        return differentiate_eagerly(_softmax.eager, _apply_softmax_function, _torch_function, x, is_log)
     return _apply_softmax_function(x, is_log)
 
 

@@ -81,7 +81,10 @@ def _is_long(a, b):
 
 
 _bmm_forward = replayable(
-    _run_bmm, torch.bmm, use_torch_in_graphs=lambda a, b: a.dtype is not torch.float32, with_gradient=True
+    _run_bmm,
+    torch.bmm,
+    use_torch_in_graphs=lambda a, b: a.dtype is not torch.float32,
+    is_torch_differentiated=lambda a, b: True,
 )
 
 

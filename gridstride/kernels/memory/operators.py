@@ -535,10 +535,10 @@ def _torch_transpose(x):
 
 
 def _torch_view(x):
-    "Return a function that transposes a contiguous tensor with a single row or column, without a copy"
+    "Return a function that transposes a contiguous tensor with a single row or column: the view is contiguous, too"
     from ..call_tables import ARGUMENTS, torch_call
 
-    return torch_call(import_torch().Tensor.view, ARGUMENTS[0], tuple(x.mT.shape))
+    return torch_call(import_torch().transpose, ARGUMENTS[0], -2, -1)
 
 
 _TORCH_MAX_ELEMENTS = 2**16
