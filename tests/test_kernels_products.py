@@ -16,7 +16,7 @@ from gridstride.kernels.gemm.calls import BATCH_TILES, TILES as KNOWN, GemmProbl
 from gridstride.kernels.gemm.launches import run_gemm
 from gridstride.kernels.ladder.rung import H100
 from one_unit import one_unit, right_and_wrong
-from exhaustive import mark_exhaustive, some
+from exhaustive import included_values, mark_exhaustive, some
 from found import names, saying
 
 TILES, HALF, NAN = list(KNOWN), torch.bfloat16, float('nan')
@@ -31,7 +31,7 @@ class Marker:
 @pytest.fixture(scope='module', autouse=True)
 def at_once(request):
     "All kernels are compiled in one unit"
-    cases = [*(partial(test_layouts_tiles_and_batches, *o) for o in PRODUCTS),
+    cases = [*(partial(test_layouts_tiles_and_batches, *o) for o in included_values(request, PRODUCTS)),
              *(partial(test_epilogues, o) for o in WAYS), test_times_another_and_its_sums,
              *(partial(test_groups_may_be_ragged_or_empty, o) for o in GROUP_TILES),
              *(partial(test_matmul_with_an_epilogue, o, 'kernel') for o in CHAINED),
@@ -70,10 +70,10 @@ def given(a, b, layout):
 PRODUCTS = [(TILES[0], 'nt', torch.float16, 1, 264, 280, 328), (TILES[1], 'tn', HALF, 2, 136, 536, 72),
             (TILES[2], 'nn', HALF, 1, 136, 136, 72), (TILES[4], 'nt', HALF, 3, 136, 72, 200),
             (TILES[6], 'tn', HALF, 5, 72, 136, 72), (list(BATCH_TILES)[4], 'nn', HALF, 3, 72, 264, 600),
-            (list(BATCH_TILES)[2], 'tn', HALF, 2, 264, 136, 72)]
+            mark_exhaustive((list(BATCH_TILES)[2], 'tn', HALF, 2, 264, 136, 72))]
 # widths that are not multiples of 64
 PRODUCTS += [(Tile(64, 104, 4, 1, 1, 1, 2), 'tn', HALF, 1, 72, 216, 520),
-             (Tile(128, 88, 3, 2, 2, 1, 1), 'nn', HALF, 1, 264, 184, 328),
+             mark_exhaustive((Tile(128, 88, 3, 2, 2, 1, 1), 'nn', HALF, 1, 264, 184, 328)),
              (Tile(128, 80, 3, 2, 1, 2, 1, PDL=1), 'nt', torch.float16, 1, 136, 328, 72)]
 
 

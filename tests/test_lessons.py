@@ -1,5 +1,6 @@
 "The lessons run from top to bottom, their outputs are not older than their code, and the runner keeps its promises."
 import ast, asyncio, json, os, re, shutil, subprocess, sys
+from functools import cache
 from pathlib import Path
 
 import lesson_sources
@@ -87,9 +88,13 @@ def chapter_of(recording):
     return max((c for c in CHAPTERS if recording.startswith(f'{c}_')), key=len, default=None)
 
 
+@cache
+def code_of(path): return '\n'.join(L.code(L.read(path)))
+
+
 def is_named(recording, path, whole):
     "Does the code of a lesson name a recording, or else the first part of its name, as a ladder does?"
-    named, first = '\n'.join(L.code(L.read(path))), len(chapter_of(recording)) + 2
+    named, first = code_of(path), len(chapter_of(recording)) + 2
     parts = [recording] if whole else [recording[:n] for n in range(first, len(recording))]
     return any(re.search(rf"'{re.escape(o)}['{{]", named) for o in parts)
 
