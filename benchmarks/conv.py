@@ -18,6 +18,7 @@ import torch
 import torch.nn.functional as F
 from gridstride import kernels
 from gridstride.bench import compare
+from gridstride.kernels.conv import images as conv_images
 from gridstride.kernels.conv import implicit_gemm, problems
 from gridstride.kernels.ladder.ladder import Gpu
 
@@ -53,8 +54,9 @@ def normal(dtype, *shape): return torch.randn(shape, device='cuda').to(dtype)
 LAYOUTS = dict(nchw=torch.contiguous_format, nhwc=torch.channels_last)
 
 
-CHOICES = (problems, '_why_cudnn_is_faster'), (implicit_gemm, 'is_faster')
-CHOSEN, OURS = [getattr(*choice) for choice in CHOICES], (lambda problem, x: None, lambda problem: True)
+CHOICES = (problems, '_why_cudnn_is_faster'), (implicit_gemm, 'is_faster'), (conv_images, '_is_host_bound')
+CHOSEN = [getattr(*choice) for choice in CHOICES]
+OURS = (lambda problem, x, uses_tiles: None), (lambda problem: True), (lambda x: False)
 
 
 def choose(*functions):

@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from gridstride.kernels import conv1d, conv1d_update, conv2d, explain_conv2d, standalone
 from gridstride.kernels.conv import images as image_calls
-from gridstride.kernels.conv import problems, implicit_gemm, programs, sequences, source, tiles
+from gridstride.kernels.conv import implicit_gemm, nhwc_tiles, problems, programs, sequences, source, tiles
 from gridstride.kernels.ladder import H100
 from exhaustive import some
 from found import saying
@@ -19,7 +19,9 @@ ROUNDING = dict(float32=2**-22, bfloat16=2**-8, float16=2**-10)
 IMAGES = [('float32', (2, 3, 9, 13), 3, 1, 1, 1, 'nchw'), ('bfloat16', (2, 5, 14, 16), 7, 1, 3, 1, 'nchw'),
           ('float32', (1, 2, 30, 70), 5, 2, 2, 1, 'nchw'), ('float32', (1, 2, 20, 20), 3, 1, 4, 2, 'nchw'),
           ('float16', (3, 2, 7, 7), 7, 1, 3, 1, 'nchw'), ('bfloat16', (2, 70, 9, 11), 3, 1, 1, 1, 'nhwc'),
-          ('float32', (1, 3, 12, 8), 5, 2, 0, 1, 'nhwc'), ('float16', (2, 2, 1, 5), 3, 1, 1, 1, 'nhwc')]
+          ('float32', (1, 3, 12, 8), 5, 2, 0, 1, 'nhwc'), ('float16', (2, 2, 1, 5), 3, 1, 1, 1, 'nhwc'),
+          ('bfloat16', (3, 40, 9, 11), 3, 1, 1, 1, 'nhwc')]     # 16-byte copies: tiles in shared memory
+MORE_TILES = [('float32', (2, 36, 12, 9), 5, 2, 2, 1, 'nhwc'), ('float16', (1, 8, 16, 10), 7, 1, 3, 1, 'nhwc')]
 # dtype, shape, taps, whether there are an activation, a bias and an initial state
 SEQUENCES = [('float32', (2, 3, 37), 4, True, True, True), ('bfloat16', (2, 5, 64), 4, True, True, False),
              ('bfloat16', (1, 2, 2100), 3, False, False, True), ('float32', (1, 3, 2), 4, True, True, True),
@@ -110,7 +112,7 @@ STEPS = [('float32', (2, 3, 5), 4, True, True, True), ('bfloat16', (1, 2, 2), 3,
 def at_once(request):
     "All kernels are compiled in one unit; cuDNN would compute these small images, if they are stored channels last"
     patch = pytest.MonkeyPatch()
-    patch.setattr(problems, '_why_cudnn_is_faster', lambda problem, x: None)
+    patch.setattr(problems, '_why_cudnn_is_faster', lambda problem, x, uses_tiles: None)
     tests = [*(partial(lambda o: list(images(*o)), o) for o in IMAGES),
              *(partial(lambda o: list(sequences_of(*o)), o) for o in SEQUENCES),
              *(partial(lambda o: steps(*o), o) for o in STEPS)]
@@ -119,7 +121,7 @@ def at_once(request):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize('case', IMAGES, ids=str)
+@pytest.mark.parametrize('case', IMAGES + [pytest.param(o, marks=pytest.mark.exhaustive) for o in MORE_TILES], ids=str)
 def test_images(case): assert_near(images(*case))
 
 
@@ -180,15 +182,28 @@ def test_torch_computes_what_ours_do_not():
 
 def test_cudnn_computes_what_it_computes_faster():
     "By the measured rule, for images that are stored channels last"
-    def of(shape, kernel, dtype, stride=1):
+    def of(shape, kernel, dtype, stride=1, uses_tiles=False):
         sizes = [(n, n) for n in (kernel, stride, kernel//2, 1)]
         problem = problems.Convolution(*shape, shape[1], *sizes, shape[1])
-        return SLOWER_CHANNELS_LAST(problem, torch.empty(0, dtype=dtype))
+        return SLOWER_CHANNELS_LAST(problem, torch.empty(0, dtype=dtype), uses_tiles)
     large, wide = (64, 384, 14, 14), (64, 96, 56, 56)
     assert of(large, 7, torch.float32) is of(large, 5, torch.float32) is of(large, 7, torch.bfloat16) is None
     assert of(wide, 7, torch.float32) is None and '32 pixels' in of(wide, 7, torch.bfloat16)
     assert '5 x 5' in of(large, 3, torch.float32) and '7 x 7' in of(large, 5, torch.bfloat16)
+    assert of(wide, 3, torch.bfloat16, 2, True) is of(wide, 3, torch.float32, 1, True) is None
+    assert 'stride' in of(wide, 3, torch.float32, 2, True)
     assert 'stride' in of(wide, 5, torch.float32, 2) and 'outputs' in of((1, 384, 14, 14), 7, torch.float32)
+
+
+@pytest.mark.parametrize('dtype,chunk', [('float32', 4), ('bfloat16', 8)])
+def test_tiles_of_images_that_are_stored_channels_last(dtype, chunk):
+    "A tile is chosen for all sizes whose halo fits into shared memory; a block copies whole chunks of 16 bytes"
+    for taps in range(1, 8):
+        for stride, dilation in ((1, 1), (2, 1), (1, 4)):
+            pairs = [(n, n) for n in (taps, stride, dilation*(taps//2), dilation)]
+            tile = nhwc_tiles.choose_tile(problems.Convolution(8, 48, 30, 30, 48, *pairs, 48), dtype, 132)
+            assert tile or taps == 7 and dilation == 4
+            assert not tile or tile.lanes*tile.vec_size % chunk == 0 and tile.threads <= 256
 
 
 def test_paddings_by_name():
@@ -263,7 +278,7 @@ def test_the_rest_is_refused_by_name(call, error, parts):
 
 
 @pytest.mark.parametrize('name', ['plane_tiles', 'depthwise', 'depthwise_weight', 'depthwise_nhwc', 'causal',
-                                  'depthwise_nhwc_weight', 'reduce_splits',
+                                  'depthwise_nhwc_tile', 'depthwise_nhwc_weight', 'reduce_splits',
                                   'causal_backward', 'causal_update', 'dense'])
 def test_a_source_is_what_is_launched(name):
     "The source that lessons show is compiled unchanged, below its types and constants"
@@ -271,7 +286,8 @@ def test_a_source_is_what_is_launched(name):
     flags += ('STATE', 0), ('FINAL', 0)
     calls = [*tiles.depthwise_launches(problem, 'float32', tiles.Alignment(1, 1), True, False, H100),
              *tiles.depthwise_weight_launches(problem, 'float32', tiles.Alignment(1, 1), H100)[0],
-             *tiles.depthwise_nhwc_launches(problem, 'float32', 1, True, False, H100),
+             *nhwc_tiles.nhwc_launches(problem, 'float32', (0, 0, 4), True, False, H100),
+             *nhwc_tiles.nhwc_launches(problem, 'float32', (0, 0, 0), True, False, H100),
              *tiles.depthwise_nhwc_weight_launches(problem, 'float32', H100)[0],
              *implicit_gemm.dense_launches(problem, True, H100),
              *sequences.causal_launches('float32', 4, 4, 9, 4, 1, flags),
@@ -289,7 +305,9 @@ def test_a_source_is_what_is_launched(name):
     ('conv_depthwise_float32', (2, 3, 9, 13, 3, 3, 1, 1), 'sums[r][c] += taps[tap]',
      'sums[r][c] += taps[WRONG ? 0 : tap]'),
     ('conv_causal_bfloat16', (2, 5, 1, 37, 5, 3, 1, 0), 'sum += taps[k]', 'sum += taps[WRONG ? 0 : k]'),
-    ('conv_depthwise_nhwc_bfloat16', (2, 3, 9, 13, 3, 3, 1, 1), 'top + i;', 'top + (WRONG ? 0 : i);')], 4, first=1))
+    ('conv_depthwise_nhwc_bfloat16', (2, 3, 9, 13, 3, 3, 1, 1), 'top + i;', 'top + (WRONG ? 0 : i);'),
+    ('conv_depthwise_nhwc_bfloat16', (2, 8, 9, 13, 8, 3, 1, 1), 'left + pixel % IN_W;',
+     'left + (WRONG ? 0 : pixel % IN_W);')], 5, first=1))
 def test_an_exported_program_finds_itself_right(name, case, right, wrong, capfd, monkeypatch):
     "And one with a mistake wrong"
     program = next(o for o in programs.PROGRAMS if o.name == name)

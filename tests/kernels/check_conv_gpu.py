@@ -37,7 +37,7 @@ def shapes():
 def depthwise_is_right(*names):
     "Of all dtypes, or of those that are named; channels last by ours, even where cuDNN is faster"
     torch.manual_seed(0)
-    problems._why_cudnn_is_faster = lambda problem, x: None
+    problems._why_cudnn_is_faster = lambda problem, x, uses_tiles: None
     cases = [(dtype, layout, *shape) for dtype in [getattr(torch, name) for name in names] or DTYPES
              for i, shape in enumerate(shapes())
              for layout in [(torch.contiguous_format, torch.channels_last)[(i + DTYPES.index(dtype)) % 2]]]

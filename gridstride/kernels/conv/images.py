@@ -3,7 +3,7 @@
 import torch
 import torch.nn.functional as F
 
-from . import implicit_gemm, tiles
+from . import implicit_gemm, nhwc_tiles, tiles
 from .problems import Convolution, check_conv2d, convolution, depthwise_fallback, is_channels_last, padding_pair, pair
 from .problems import why_cudnn_is_faster_for_planes
 from ..call_tables import differentiable_once, differentiate_eagerly, looks_up, needs_autograd, replayable
@@ -19,10 +19,16 @@ def _problem(x, weight, sh, sw, ph, pw, dh, dw, groups) -> Convolution:
     return convolution(x, weight, (sh, sw), (ph, pw), (dh, dw), groups)
 
 
+def _uses_tiles(problem, x, weight) -> bool:
+    "Return whether x is stored channels last, and the kernel with tiles in shared memory convolves it"
+    addresses = x.data_ptr(), weight.data_ptr()
+    return is_channels_last(x) and nhwc_tiles.supports_tiles(problem, dtype_name(x), addresses, this_device())
+
+
 def _fallback_reason(problem, x, weight) -> str:  # None if our kernel computes it
     "Return the reason why torch computes a convolution"
     if problem.is_depthwise:
-        reason = depthwise_fallback(problem, x)
+        reason = depthwise_fallback(problem, x, _uses_tiles(problem, x, weight))
         is_on_gpu = x.is_cuda and not is_channels_last(x)
         return reason or (why_cudnn_is_faster_for_planes(problem, x) if is_on_gpu else None)
     if problem.groups > 1:
@@ -46,13 +52,15 @@ def _launch_depthwise(problem, x, weight, bias, y, flip=False):
     "Launch a depthwise convolution"
     if not y.numel():
         return
-    dtype, addresses = dtype_name(x), (x.data_ptr(), y.data_ptr())
-    is_nhwc = is_channels_last(x)
-    make = tiles.depthwise_nhwc_launches if is_nhwc else tiles.depthwise_launches
-    alignment = (tiles.nhwc_vector_width if is_nhwc else tiles.plane_alignment)(problem, dtype, addresses)
-    launches = make(problem, dtype, alignment, bias is not None, flip, this_device())
-    x, y = (tensor.permute(0, 2, 3, 1) for tensor in (x, y)) if is_nhwc else (x, y)  # contiguous views
-    launch(launches, x, weight=weight, bias=weight if bias is None else bias, y=y)
+    dtype, has_bias, device = dtype_name(x), bias is not None, this_device()
+    addresses = x.data_ptr(), y.data_ptr(), weight.data_ptr()
+    if is_channels_last(x):
+        launches = nhwc_tiles.nhwc_launches(problem, dtype, addresses, has_bias, flip, device)
+        x, y = (tensor.permute(0, 2, 3, 1) for tensor in (x, y))  # contiguous views
+    else:
+        alignment = tiles.plane_alignment(problem, dtype, addresses[:2])
+        launches = tiles.depthwise_launches(problem, dtype, alignment, has_bias, flip, device)
+    launch(launches, x, weight=weight, bias=bias if has_bias else weight, y=y)
 
 
 @operator(f'conv2d(Tensor x, Tensor weight, Tensor? bias, {_SIZES}) -> Tensor', _empty_result, _torch_conv2d)
@@ -82,17 +90,22 @@ def _empty_gradients(x, weight, dy, *sizes):
     return torch.empty_like(x), torch.empty_like(weight), x.new_empty(weight.shape[0])
 
 
-def _torch_gradients(x, weight, dy, sh, sw, ph, pw, dh, dw, groups):
-    pairs = (sh, sw), (ph, pw), (dh, dw)
-    return torch.ops.aten.convolution_backward(
-        dy, x, weight, weight.shape[:1], *pairs, False, (0, 0), groups, (True, True, True)
+def _torch_gradients(x, weight, dy, sh, sw, ph, pw, dh, dw, groups, has_bias, needs_dx=True):
+    "Return the gradients as torch computes them; that of the bias takes long, and is undefined without one"
+    pairs, are_needed = ((sh, sw), (ph, pw), (dh, dw)), (needs_dx, True, has_bias)
+    dx, dweight, dbias = torch.ops.aten.convolution_backward(
+        dy, x, weight, weight.shape[:1], *pairs, False, (0, 0), groups, are_needed
     )
+    return dx, dweight, dbias if has_bias else x.new_empty(weight.shape[:1])
 
 
 @operator(
-    f'conv2d_backward(Tensor x, Tensor weight, Tensor dy, {_SIZES}) -> {_GRADIENTS}', _empty_gradients, _torch_gradients
+    f'conv2d_backward(Tensor x, Tensor weight, Tensor dy, {_SIZES}, bool has_bias) -> {_GRADIENTS}',
+    _empty_gradients,
+    _torch_gradients,
 )
-def _conv2d_backward(x, weight, dy, *sizes):
+def _conv2d_backward(x, weight, dy, *sizes_and_flag):
+    *sizes, has_bias = sizes_and_flag
     problem = _problem(x, weight, *sizes)
     gradient = problem.gradient()
     is_dilated_nhwc = is_channels_last(x) and problem.dilation != (1, 1)
@@ -100,6 +113,9 @@ def _conv2d_backward(x, weight, dy, *sizes):
         return NotImplemented
     dx, dweight, dbias = _empty_gradients(x, weight, dy, *sizes)
     _launch_depthwise(gradient, dy, weight, None, dx, flip=True)
+    if is_channels_last(x) and x.is_cuda and x.element_size() == 2:  # cuDNN was 2 to 5 times faster on an H200
+        _, dweight, dbias = _torch_gradients(x, weight, dy, *sizes, has_bias, needs_dx=False)
+        return dx, dweight.contiguous(), dbias
     _launch_depthwise_weight(problem, x, dy, dweight, dbias)
     return dx, dweight, dbias
 
@@ -134,7 +150,7 @@ class _Conv2d(torch.autograd.Function):
     @differentiable_once
     def backward(ctx, dy):
         x, weight = ctx.saved_tensors
-        dx, dweight, dbias = _conv2d_backward(x, weight, _stored_as(dy, x), *ctx.sizes)
+        dx, dweight, dbias = _conv2d_backward(x, weight, _stored_as(dy, x), *ctx.sizes, ctx.has_bias)
         return dx, dweight, dbias if ctx.has_bias else None, *[None] * len(ctx.sizes)
 
 
@@ -193,7 +209,8 @@ def _differentiable_conv2d(*args):
     "Compute `conv2d` with autograd; the table stores that torch does, where it does"
     x, weight, bias, *sizes = _arguments(*args)
     problem = _problem(x, weight, *sizes)
-    if problem.is_depthwise and not depthwise_fallback(problem, x):
+    uses_tiles = x.element_size() == 2 and _uses_tiles(problem, x, weight)  # gradients of float32 are not measured
+    if problem.is_depthwise and not depthwise_fallback(problem, x, uses_tiles):
         if _is_host_bound(x) and x.numel():
             return differentiate_eagerly(_convolve, _convolve_with_kernels, _torch_function, *args)
         return _convolve_with_kernels(*args)
@@ -258,6 +275,8 @@ def explain_conv2d(
         return Explanation(('dense',), implicit_gemm.REASON)
     if needs_autograd(x, weight, bias) and _is_host_bound(x) and not torch.cuda.is_current_stream_capturing():
         return Explanation((), 'Python would take longer than our kernels and gradients; CUDA graphs capture them')
+    if _uses_tiles(problem, x, weight):
+        return Explanation(('depthwise_nhwc_tile',), 'a depthwise convolution, channels last: tiles in shared memory')
     if is_channels_last(x):
         return Explanation(('depthwise_nhwc',), 'a depthwise convolution, channels last: one thread per two channels')
     return Explanation(('depthwise',), 'a depthwise convolution of planes: each element of x is loaded once per tile')

@@ -107,20 +107,29 @@ def is_channels_last(x) -> bool:
     return not x.is_contiguous() and x.is_contiguous(memory_format=torch.channels_last)
 
 
-def depthwise_fallback(problem, x) -> str:  # None if our kernel computes it
+def depthwise_fallback(
+    problem,
+    x,
+    uses_tiles,  # whether x is stored channels last and can be copied to shared memory in chunks of 16 bytes
+) -> str:  # None if our kernel computes it
     "Return the reason why torch computes a depthwise convolution"
-    return _depthwise_limit(problem) or (_why_cudnn_is_faster(problem, x) if is_channels_last(x) else None)
+    return _depthwise_limit(problem) or (_why_cudnn_is_faster(problem, x, uses_tiles) if is_channels_last(x) else None)
 
 
 # Measured on an NVIDIA H200 (benchmarks/conv.py)
 _NHWC_MIN_OUTPUTS = 2**20
 
 
-def _why_cudnn_is_faster(problem, x) -> str:
+def _why_cudnn_is_faster(problem, x, uses_tiles=False) -> str:
     "Return the reason why cuDNN is faster for images that are stored channels last, or None"
     (height, width), taps, element_bytes = problem.out_size, min(problem.kernel), x.element_size()
+    if uses_tiles and element_bytes == 2:
+        return None
     if problem.images * problem.channels * height * width < _NHWC_MIN_OUTPUTS:
         return f'channels last, and fewer than {_NHWC_MIN_OUTPUTS:,} outputs: cuDNN is faster'
+    if uses_tiles:
+        is_slow = problem.stride != (1, 1) and taps < 5
+        return 'channels last, float32, a stride of 2 and a kernel of 3 x 3: cuDNN is faster' if is_slow else None
     if problem.stride != (1, 1) or taps < (5 if element_bytes == 4 else 7):
         return 'channels last, with a stride or a kernel below 5 x 5 (7 x 7 for 16-bit elements): cuDNN is faster'
     if element_bytes == 2 and max(height, width) > 32:

@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from . import implicit_gemm, sequences, tiles
+from . import implicit_gemm, nhwc_tiles, sequences, tiles
 from .problems import Convolution
 from ..common import vector_width
 from ..ladder import H100
@@ -57,8 +57,7 @@ def case_launches(program, case) -> list:  # of `KernelLaunch`
         alignment = tiles.plane_alignment(problem, program.dtype, addresses)
         return tiles.depthwise_launches(problem, program.dtype, alignment, True, False, H100)
     if program.kind == 'depthwise_nhwc':
-        vec_size = tiles.nhwc_vector_width(problem, program.dtype, addresses)
-        return tiles.depthwise_nhwc_launches(problem, program.dtype, vec_size, True, False, H100)
+        return nhwc_tiles.nhwc_launches(problem, program.dtype, (0, 0, 0), True, False, H100)
     if program.kind == 'dense':
         return implicit_gemm.dense_launches(problem, True, H100)
     images, channels, _, width, _, taps, *_ = case

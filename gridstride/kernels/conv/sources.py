@@ -13,7 +13,8 @@ _INCLUDES = {
     'depthwise_weight': ('plane_tiles',),
 }  # kernel -> the files that precede its own
 _SPLIT_KERNELS = {'depthwise_weight', 'depthwise_nhwc_weight'}  # `reduce_splits`, in the same source, adds their sums
-_PRIMITIVES = {'dense': ('address', 'copy_async', 'copies_commit', 'copies_wait', 'ldmatrix', 'mma', 'pack')}
+_COPIES = 'address', 'copy_async', 'copies_commit', 'copies_wait'
+_PRIMITIVES = {'dense': (*_COPIES, 'ldmatrix', 'mma', 'pack'), 'depthwise_nhwc_tile': _COPIES}
 
 
 @lru_cache(1024)
