@@ -253,6 +253,9 @@ def test_a_product_is_chosen_by_its_estimate():
     assert h100(8) == h100(16) == 'matvec' and mixed.choose_method('int4', 17, 4096, 14336, H100) != 'matvec'
     assert h100(128).BN == 128 and h100(256).BN == 256
     assert mixed.choose_method('int4', 128, 1280, 1280, H100).CK > 1, 'a small w is split along its columns'
+    small, large = (mixed.mixed_launch('int4', 'bfloat16', 128, 64, n, n, False, False, MixedTile(64, 2), 132)
+                    for n in (1024, 8192))
+    assert small.pdl and not large.pdl, 'a short one begins before the previous kernel ends'
     older = partial(mixed.choose_method, 'int4', rows=14336, columns=4096, gpu=Device(108, False))
     assert [older(n) for n in (1, 64, 65)] == ['matvec', 'matvec', 'unpack']
     choose = mixed.choose_method

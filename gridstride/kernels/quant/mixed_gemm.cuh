@@ -11,7 +11,8 @@
 // Defined above: BN (rows of x per block), WGS (consumer warpgroups), CK (split-K: blocks of a cluster that split
 // the columns), STAGES, PER_PRODUCT, BIAS, CONSUMER_REGISTERS (registers of a consumer thread), TMA_STORES (persistent
 // blocks store y by TMA, while the next tile is loaded; needs CK = 1), OUT (rows of x per store), RASTER (tiles of x
-// that blocks process at the same time), and the names of store_transposed.cuh and store_split_k.cuh.
+// that blocks process at the same time), PDL (programmatic dependent launch, as in hopper_f16.py: every thread waits
+// before its first access to global memory), and the names of store_transposed.cuh and store_split_k.cuh.
 constexpr int HALF_LOADS = LOADS / 2, HALF_SCALES = GROUP == 16 ? 4 : GROUP == 32 ? 2 : 1;
 constexpr int X_BYTES = BN * 128, W_BYTES = 4 * WGS * 512 * HALF_LOADS;                     // per stage
 constexpr int SCALE_BYTES = GROUP ? 4 * WGS * PAIRS_BYTES * HALF_SCALES : 0, ZERO_BYTES = ZEROS ? SCALE_BYTES : 0;
@@ -99,6 +100,10 @@ __device__ void tma_load_lines(u32 to, const TensorMap &w, int tile, int line, u
 // Waits at the named barrier of the consumers; the first ones are those of the warpgroups
 __device__ void consumers_sync() { asm volatile("bar.sync 7, %0;" :: "n"(128 * WGS) : "memory"); }
 
+__device__ void wait_for_previous_grid() {
+    if (PDL) asm volatile("griddepcontrol.wait;" ::: "memory");
+}
+
 __global__ void __cluster_dims__(CK) __launch_bounds__(128 * (WGS + 1), 1)
 multiply_mixed(const __grid_constant__ TensorMap x, const __grid_constant__ TensorMap w,
                const __grid_constant__ TensorMap scale_map, const __grid_constant__ TensorMap zero_map,
@@ -122,6 +127,7 @@ multiply_mixed(const __grid_constant__ TensorMap x, const __grid_constant__ Tens
         fence_mbarrier_init();
     }
     __syncthreads();
+    if (PDL) asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
     const int wg = __shfl_sync(~0u, threadIdx.x / 128, 0), warp = __shfl_sync(~0u, threadIdx.x / 32, 0);
     const int lane = threadIdx.x % 32, r = lane / 4, t = lane % 4;
     // Blocks that run at the same time share up to RASTER column tiles, so that w is read from L2, not from DRAM.
@@ -146,6 +152,7 @@ multiply_mixed(const __grid_constant__ TensorMap x, const __grid_constant__ Tens
     int s = 0, phase = 0;
     if (wg == WGS) {                                        // producer
         setmaxnreg_dec<40>();
+        wait_for_previous_grid();
         if (threadIdx.x == 128 * WGS)
             for (int tile = blockIdx.x / CK; tile < tiles; tile += gridDim.x / CK) {
                 const int2 position = tile_position(tile);
@@ -169,6 +176,7 @@ multiply_mixed(const __grid_constant__ TensorMap x, const __grid_constant__ Tens
     } else {                                                // consumers
         setmaxnreg_inc<CONSUMER_REGISTERS>();
         if constexpr (KIND == NF4) { fill_codebook<128 * WGS>(codebook); consumers_sync(); }     // while TMA loads
+        wait_for_previous_grid();
         float d[1][BN / 2];
         u32 a[PER_PRODUCT ? 4 : 8][4];                      // products
         const u64 first_rows = descriptor(address(shared), 16);         // of x in the first stage
