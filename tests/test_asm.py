@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from gridstride import asm
+from gridstride import asm, sim
 from gridstride.asm import CompileError, CompilerMissing, side_by_side, occupancy, ptx, report, resources, sass, tools
 from gridstride.asm.magic import load_ipython_extension
 from gridstride.asm.limits import SM_LIMITS, sm_of
@@ -439,6 +439,16 @@ def test_recordings_replace_only_their_own_source(bare, tmp_path, monkeypatch, c
         with pytest.raises(CompilerMissing, match='this source'): sass(MATMULS, name='naive_k', **change)
     with pytest.raises(CompilerMissing, match='this source'):
         sass(MATMULS.replace('p += m', 'p -= m'), name='naive_k')
+
+
+def test_a_recording_does_not_depend_on_the_host_code_of_to_cuda():
+    from gridstride.translate import to_cuda
+    @sim.cuda.jit
+    def double_k(x): x[0] *= 2
+    src = to_cuda(double_k, np.ones(1, np.float32))
+    key = report.find_kernel_source(src).key
+    assert key == report.find_kernel_source(src.replace('TORCH_CHECK(', 'TORCH_CHECK (')).key
+    assert key != report.find_kernel_source(src.replace('*=', '+=')).key and 'TORCH_CHECK(' in src
 
 
 def test_machine_code_is_read_once_and_only_when_requested(bare, monkeypatch):

@@ -50,12 +50,19 @@ def _resolve_kernel(src, name):
     return (f'{kernel_of_name[base].scope}::{name}' if kernel_of_name[base].scope and '::' not in name else name), base
 
 
+# Host code that NVRTC does not see, such as the launcher that `to_cuda` appends
+_HOST_ONLY = re.compile(
+    r'^[ \t]*#ifndef __CUDACC_RTC__\b.*\n(?:(?![ \t]*#[ \t]*(?:if|el|endif)).*\n)*[ \t]*#endif.*\n?', re.M
+)
+
+
 class CudaC(KernelSource):
     "A kernel in CUDA C"
 
     def __init__(self, src, name=None):
         self.src, (self.expression, base) = src, _resolve_kernel(src, name)
-        super().__init__(self.expression, f'{base}.cu', _number_lines(src), ('cuda', src, self.expression))
+        key = 'cuda', _HOST_ONLY.sub('', src), self.expression
+        super().__init__(self.expression, f'{base}.cu', _number_lines(src), key)
 
     def compile(self, arch, opt, flags) -> CompilerOutput:
         "Compile with NVRTC. Raises CompileError for errors in the source, CompilerMissing without NVRTC"
