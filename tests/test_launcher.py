@@ -862,6 +862,20 @@ def test_torch_computes_what_an_operator_leaves_to_it(driver, replayable):
     assert torch.equal(shorter(x, 2), x.sin()) and torch.equal(shorter(x, 2), x**2)
 
 
+def test_torch_differentiates_what_an_operator_says(driver, replayable):
+    call = replayable(lambda x: NotImplemented, torch_fallback=torch.sin, is_torch_differentiated=lambda x: len(x) == 4)
+    for n in (4, 5):
+        x = torch.randn(n)
+        call(x)
+        assert call.fast(x) is not None and (call.fast(x.requires_grad_()) is not None) is (n == 4)
+        with torch.no_grad(): assert not call.fast(x).requires_grad
+
+
+def test_a_tensor_of_a_subclass_is_no_key(driver, replayable):
+    class Marked(torch.Tensor): pass
+    assert not call_tables._is_key(torch.randn(3).as_subclass(Marked)) and call_tables._is_key(torch.randn(3))
+
+
 def test_torch_computes_in_graphs_what_it_computes_faster_there(driver, replayable):
     def run(x):
         y = torch.empty_like(x)

@@ -175,11 +175,16 @@ def _run_without_gradient(*args):
     return _conv2d(x, weight, bias, *sizes)
 
 
+def _has_gradient_kernels(problem, x, weight):
+    "Return whether our kernels compute a convolution with its gradients"
+    uses_tiles = x.element_size() == 2 and _uses_tiles(problem, x, weight)  # gradients of float32 are not measured
+    return problem.is_depthwise and not depthwise_fallback(problem, x, uses_tiles)
+
+
 def _is_torch_differentiated(*args):
     "Return whether torch computes `conv2d` if a gradient is needed, too"
     x, weight, _, *sizes = _arguments(*args)
-    problem = _problem(x, weight, *sizes)
-    return not problem.is_depthwise or bool(depthwise_fallback(problem, x))
+    return not _has_gradient_kernels(_problem(x, weight, *sizes), x, weight)
 
 
 _convolve = replayable(
@@ -190,14 +195,15 @@ _convolve = replayable(
 )
 
 
-# With gradients, a depthwise convolution of up to this many elements takes less time than our Python code, except in
-# CUDA graphs, where our kernels compute it
-_MAX_HOST_BOUND_ELEMENTS = 6 * 2**20
+# With gradients, our kernels finish before our Python code, which takes this many microseconds on an H200. torch's
+# kernels take the other times per million elements, and per tap: (of planes, channels last)
+_PYTHON_US, _TORCH_US, _TORCH_TAP_US = 200, (20, 10), (2.3, 0.5)
 
 
-def _is_host_bound(x):
-    "Return whether Python overhead limits a depthwise convolution of x with its gradients"
-    return x.is_cuda and x.numel() <= _MAX_HOST_BOUND_ELEMENTS
+def _is_host_bound(x, weight):
+    "Return whether torch computes a depthwise convolution with its gradients before our Python code has launched ours"
+    taps, layout = weight.shape[2] * weight.shape[3], is_channels_last(x)
+    return x.is_cuda and x.numel() * (_TORCH_US[layout] + _TORCH_TAP_US[layout] * taps) <= 1e6 * _PYTHON_US
 
 
 def _convolve_with_kernels(*args):
@@ -208,10 +214,8 @@ def _convolve_with_kernels(*args):
 def _differentiable_conv2d(*args):
     "Compute `conv2d` with autograd; the table stores that torch does, where it does"
     x, weight, bias, *sizes = _arguments(*args)
-    problem = _problem(x, weight, *sizes)
-    uses_tiles = x.element_size() == 2 and _uses_tiles(problem, x, weight)  # gradients of float32 are not measured
-    if problem.is_depthwise and not depthwise_fallback(problem, x, uses_tiles):
-        if _is_host_bound(x) and x.numel():
+    if _has_gradient_kernels(_problem(x, weight, *sizes), x, weight):
+        if x.numel() and _is_host_bound(x, weight):
             return differentiate_eagerly(_convolve, _convolve_with_kernels, _torch_function, *args)
         return _convolve_with_kernels(*args)
     if not torch.compiler.is_compiling() and (table := _convolve.table_for(*args)) is not None:
@@ -231,9 +235,9 @@ def conv2d(
 ):  # (images, out_channels, height, width), stored as x is; accumulated in float32
     """Convolve images with small kernels, as `F.conv2d` does; differentiable. Our kernels compute the depthwise
     convolutions for which they are faster (differentiable once); torch (cuDNN) computes all other convolutions, and all
-    gradients of dense ones. With a gradient, torch also computes depthwise convolutions of up to 6 million elements,
-    except in CUDA graphs, because our Python code would take longer than the kernels. `explain_conv2d` returns the
-    implementation, and the reason.
+    gradients of dense ones. With a gradient, torch also computes small depthwise convolutions, except in CUDA graphs,
+    because our Python code would take longer than the kernels. `explain_conv2d` returns the implementation, and the
+    reason.
 
         conv2d(x, weight, padding=3, groups=x.shape[1])
 
@@ -273,7 +277,7 @@ def explain_conv2d(
         return Explanation((), reason)
     if not problem.is_depthwise:
         return Explanation(('dense',), implicit_gemm.REASON)
-    if needs_autograd(x, weight, bias) and _is_host_bound(x) and not torch.cuda.is_current_stream_capturing():
+    if needs_autograd(x, weight, bias) and _is_host_bound(x, weight) and not torch.cuda.is_current_stream_capturing():
         return Explanation((), 'Python would take longer than our kernels and gradients; CUDA graphs capture them')
     if _uses_tiles(problem, x, weight):
         return Explanation(('depthwise_nhwc_tile',), 'a depthwise convolution, channels last: tiles in shared memory')

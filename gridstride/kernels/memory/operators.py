@@ -7,6 +7,7 @@ NAME_launches returns these launches for a dtype and a size, for NAME and for `e
 import math
 from functools import lru_cache
 from inspect import signature
+from operator import attrgetter
 from typing import NamedTuple
 
 from .sources import TYPES, kernel_source
@@ -536,9 +537,7 @@ def _torch_transpose(x):
 
 def _torch_view(x):
     "Return a function that transposes a contiguous tensor with a single row or column: the view is contiguous, too"
-    from ..call_tables import ARGUMENTS, torch_call
-
-    return torch_call(import_torch().transpose, ARGUMENTS[0], -2, -1)
+    return attrgetter('mT')
 
 
 _TORCH_MAX_ELEMENTS = 2**16
