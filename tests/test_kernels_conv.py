@@ -338,3 +338,11 @@ def test_what_is_exported_is_what_is_launched(program, monkeypatch):
     def without_state(call): return re.sub(r'FINAL = \d', '', call.src), call.grid, call.block, call.scalars
     exported = [call for case in program.cases[:-1] for call in programs.case_launches(program, case)]
     assert list(map(without_state, seen)) == list(map(without_state, exported)) and seen
+
+
+@pytest.mark.parametrize('stored,groups,by_torch', [('nchw', 8, False), ('nhwc', 8, True), ('nchw', 1, True)])
+def test_the_table_of_conv2d_stores_whose_gradients_torch_computes(monkeypatch, stored, groups, by_torch):
+    monkeypatch.setattr(problems, '_why_cudnn_is_faster', SLOWER_CHANNELS_LAST)
+    x, weight = torch.zeros(1, 8, 9, 9).to(memory_format=LAYOUTS[stored]), torch.zeros(8, 8//groups, 3, 3)
+    assert image_calls._is_torch_differentiated(x, weight, None, 1, 1, 1, groups) is by_torch
+    assert not image_calls._is_host_bound(x, weight), 'on a CPU'

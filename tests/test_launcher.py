@@ -862,7 +862,7 @@ def test_torch_computes_what_an_operator_leaves_to_it(driver, replayable):
     assert torch.equal(shorter(x, 2), x.sin()) and torch.equal(shorter(x, 2), x**2)
 
 
-def test_torch_differentiates_what_an_operator_says(driver, replayable):
+def test_torch_differentiates_the_calls_that_an_operator_names(driver, replayable):
     call = replayable(lambda x: NotImplemented, torch_fallback=torch.sin, is_torch_differentiated=lambda x: len(x) == 4)
     for n in (4, 5):
         x = torch.randn(n)
@@ -871,7 +871,7 @@ def test_torch_differentiates_what_an_operator_says(driver, replayable):
         with torch.no_grad(): assert not call.fast(x).requires_grad
 
 
-def test_a_tensor_of_a_subclass_is_no_key(driver, replayable):
+def test_a_tensor_of_a_subclass_is_not_a_key():
     class Marked(torch.Tensor): pass
     assert not call_tables._is_key(torch.randn(3).as_subclass(Marked)) and call_tables._is_key(torch.randn(3))
 
