@@ -244,8 +244,9 @@ def images(rng, tool, dtype, channels, out_channels, kernel, groups):
     def make():
         weight = randn(out_channels, channels//groups, kernel, kernel, dtype=dtype)/kernel
         return randn(count, channels, size, size, dtype=dtype).to(**stored), weight.to(**stored)
-    options = dict(stride=stride, padding=kernel//2, groups=groups)
-    candidates = dict(ours=lambda x, w: kernels.conv2d(x, w, **options), conv2d=lambda x, w: F.conv2d(x, w, **options))
+    padding = kernel//2
+    candidates = dict(ours=lambda x, w: kernels.conv2d(x, w, stride=stride, padding=padding, groups=groups),
+                      conv2d=lambda x, w: F.conv2d(x, w, stride=stride, padding=padding, groups=groups))
     return Row('conv', tool, dtype, (count, channels, size, out_channels, kernel, stride), make, candidates, layout,
                has_gradient)
 

@@ -346,3 +346,10 @@ def test_the_table_of_conv2d_stores_whose_gradients_torch_computes(monkeypatch, 
     x, weight = torch.zeros(1, 8, 9, 9).to(memory_format=LAYOUTS[stored]), torch.zeros(8, 8//groups, 3, 3)
     assert image_calls._is_torch_differentiated(x, weight, None, 1, 1, 1, groups) is by_torch
     assert not image_calls._is_host_bound(x, weight), 'on a CPU'
+
+
+@pytest.mark.exhaustive
+def test_torch_compile_traces_a_convolution_with_gradients():
+    x, weight = torch.randn(1, 8, 9, 9, requires_grad=True), torch.randn(8, 1, 3, 3)
+    def f(x): return conv2d(x, weight, padding=1, groups=8)
+    assert torch.equal(torch.compile(f, fullgraph=True, backend='eager')(x), f(x))

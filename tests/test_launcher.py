@@ -366,6 +366,16 @@ def test_a_table_distinguishes_constants(driver):
     with pytest.raises(TypeError, match='table'): t.store_recipe((1.,), (), ((8,), (1,), x.dtype), None)
 
 
+def test_a_table_finds_each_of_many_keys(driver):
+    x, t = torch.randn(3), driver.module.Table(allocate)
+    for n in range(300): t.use_function(lambda x, n: n, (x, n))
+    for _ in range(2): assert [t(x, n) for n in range(302)] == [*range(300), None, None]
+    t.use_function(lambda x, n: -n, (x, 7))
+    assert t(x, 7) == -7 and len(t) == 300
+    t.clear()
+    assert {t(x, n) for n in range(300)} == {None}
+
+
 def test_a_table_returns_several_results_and_fills_memory_with_zeros(driver):
     "Some results may be empty; the workspace and the second result begin as zeros"
     x, weight, t = torch.randn(6, 4), torch.randn(4), driver.module.Table(allocate)

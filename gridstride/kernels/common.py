@@ -50,6 +50,8 @@ def check_tensor(
         raise TypeError(
             f'{op_name}: {name} is {dtype_name(x)}; expected one of {", ".join(dtypes)}: convert it with .to(...)'
         )
+    if import_torch().compiler.is_compiling():
+        return  # `backend` cannot be traced; the operator checks its operands when it runs
     device_type = 'cuda' if backend() == 'gpu' else 'cpu'
     if x.device.type != device_type:
         raise ValueError(

@@ -172,15 +172,25 @@ using RecipePointer = std::shared_ptr<const Recipe>;    // a call keeps its reci
 struct Recipes { RecipePointer plain, with_gradient; };
 
 class RecipeMap {
-    struct Item { std::string key; Recipes recipes; };
+    struct Item {
+        std::string key;
+        Recipes recipes;
+        bool has(const Key &other) const {
+            return key.size() == other.n && !memcmp(key.data(), other.bytes, other.n);
+        }
+    };
+    static constexpr size_t kNumRecent = 64;
     std::unordered_multimap<uint64_t, Item> items;
+    Item *recent[kNumRecent] = {};      // by hash: items that were found last; finding them again takes less time
 
 public:
     Recipes *find(const Key &key) {
-        auto [begin, end] = items.equal_range(key.hash());
+        uint64_t hash = key.hash();
+        Item *&found = recent[hash % kNumRecent];
+        if (found && found->has(key)) return &found->recipes;
+        auto [begin, end] = items.equal_range(hash);
         for (auto i = begin; i != end; ++i)
-            if (i->second.key.size() == key.n && !memcmp(i->second.key.data(), key.bytes, key.n))
-                return &i->second.recipes;
+            if (i->second.has(key)) return found = &i->second, &i->second.recipes;
         return nullptr;
     }
     Recipes &find_or_add(const Key &key) {
@@ -192,7 +202,10 @@ public:
         for (auto &item : items) n += !!item.second.recipes.plain + !!item.second.recipes.with_gradient;
         return n;
     }
-    void swap(RecipeMap &other) { items.swap(other.items); }
+    void swap(RecipeMap &other) {
+        items.swap(other.items);
+        std::swap(recent, other.recent);        // nodes keep their addresses
+    }
 };
 
 bool is_valid_output(const Recipe &r, const DLTensor &out, const Tensors &tensors) {

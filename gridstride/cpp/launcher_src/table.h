@@ -101,8 +101,8 @@ PyObject *table_fast(PyObject *self, PyObject *const *args, Py_ssize_t n) {
     Key key;
     auto recipes = make_key(key, args, n, tensors) ? table->recipes.find(key) : nullptr;
     if (!recipes) Py_RETURN_NONE;
-    RecipePointer recipe = recipes->plain, with_gradient = recipes->with_gradient;
-    if (!(recipe && recipe->has_gradient) && needs_gradient(args, n)) recipe = with_gradient;
+    bool is_plain = (recipes->plain && recipes->plain->has_gradient) || !needs_gradient(args, n);
+    RecipePointer recipe = is_plain ? recipes->plain : recipes->with_gradient;
     if (!recipe) Py_RETURN_NONE;
     if (recipe->function && recipe->function_use == kAlways) return recipe->function(args, n);
     bool is_torch_autograd = recipe->function && recipe->function_use == kEagerly;
