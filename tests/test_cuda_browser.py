@@ -61,7 +61,7 @@ NOT_IN_BROWSER = {'take_executed_blocks', 'take_branches', 'load_in_child', 'unl
 def test_the_browser_has_the_functions_of_the_runtime_that_are_called():
     "`_Runtime` replaces it; programs in the playground failed where it lacked one"
     python = ''.join((compiler.CPP/f'{name}.py').read_text() for name in ('emulator', 'program', 'load', 'kernel'))
-    called = set(re.findall(r'device\(\)\.gridstride_(\w+)', python))
+    called = set(re.findall(r'load_runtime\(\)\.gridstride_(\w+)', python))
     found = set(re.findall(r'def gridstride_(\w+)', (LITE/'browser/in_browser/cuda.py').read_text()))
     assert called - NOT_IN_BROWSER == found and NOT_IN_BROWSER < called
 

@@ -14,6 +14,7 @@ __all__ = [
     'page_url',
     'relative_path',
     'require_codes',
+    'settings_without',
 ]
 
 
@@ -42,6 +43,7 @@ class Finding:
     schedule: str = 'forward'  # the order of blocks and threads, as `--replay` takes it
     test: str | None = None  # the test that launched the kernel
     launch: str | None = None  # sizes of the launch, as options; only with `--launch`
+    compiled_line: int | None = None  # `line` in the source that was compiled; not in reports
 
     @property
     def key(self):
@@ -50,7 +52,9 @@ class Finding:
 
     def to_dict(self):
         "Return the finding as a dictionary that JSON can store"
-        return asdict(self)
+        values = asdict(self)
+        del values['compiled_line']
+        return values
 
     @classmethod
     def from_dict(cls, values):
@@ -162,6 +166,7 @@ def finding_of_error(
         index=_index_to_ints(error.index),
         other=other,
         page=page_url(error.kind, code),
+        compiled_line=error.line,
     )
 
 
@@ -196,18 +201,47 @@ def finding_of_warning(
 
 def checks_to_disable(
     findings,  # of a run
-    allowed,  # `AllowedFindings`
-    disabled,  # the pairs that were disabled in this run
-) -> set:  # of pairs (kind, name of a kernel, or None for all kernels)
+    allowed,  # an `AllowedFindings`
+    disabled,  # the checks that were disabled in this run, as this function returns them
+) -> set:  # of (kind, kernel, code, line), (kind, kernel) and (kind, None), for all kernels
     """Return the checks without which a program must run again, because their allowed findings ended it.
 
-    An allowed finding stops its kernel, so the remainder of the program has not run. A check is disabled in the
-    kernel alone; in a program of CUDA C, whose kernels are not launched by Python, in all kernels. A program that also
-    has other findings is not run again."""
+    An allowed finding stops its kernel, so the remainder of the program has not run. A data race is not reported again
+    on its line, and the kernel continues there. Another check is disabled in the kernel; in a program of CUDA C, whose
+    kernels are not launched by Python, in all kernels. A program that also has other findings is not run again."""
     from ..diagnostics.settings import CHECKS
 
-    errors = [f for f in findings if f.level == 'error' and f.kind in CHECKS]
     if not all(f in allowed for f in findings):
         return set()
-    per_kernel = {(f.kind, None if f.dialect == 'cuda' else f.kernel) for f in errors}
-    return per_kernel - disabled or {(f.kind, None) for f in errors} - disabled
+    errors = [f for f in findings if f.level == 'error' and f.kind in CHECKS]
+    steps = [next((step for step in _steps_to_disable(f) if step not in disabled), None) for f in errors]
+    return {step for step in steps if step}
+
+
+# Data races between accesses of threads, after which a kernel can continue
+_RACES_OF_THREADS = {
+    *('race', 'race_of_blocks', 'race_of_cluster', 'race_of_devices', 'race_of_volatiles', 'flag_not_acquired'),
+    *('fence_of_block', 'scope_of_device', 'atomic_of_block', 'atomic_of_device'),
+}
+
+
+def _steps_to_disable(finding):
+    "Yield what to disable so that an allowed finding does not end a run, from the most specific"
+    if finding.kind == 'racecheck' and finding.dialect != 'triton' and finding.code in _RACES_OF_THREADS:
+        yield finding.kind, finding.kernel, finding.code, finding.compiled_line
+    yield finding.kind, None if finding.dialect == 'cuda' else finding.kernel
+    yield finding.kind, None
+
+
+def settings_without(
+    disabled,  # as `checks_to_disable` returns it
+) -> dict:
+    """Return the settings that disable checks in all kernels, and allow data races.
+
+    >>> settings_without([('racecheck', 'k', 'race', 3)])['allowed_races']
+    frozenset({('race', 'k', 3)})"""
+    from ..diagnostics.settings import settings
+
+    checks = tuple(check for check in settings.checks if (check, None) not in disabled)
+    races = frozenset((code, kernel, line) for _, kernel, code, line in (o for o in disabled if len(o) == 4))
+    return dict(checks=checks, allowed_races=races)

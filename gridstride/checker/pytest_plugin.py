@@ -21,7 +21,7 @@ from typing import Any
 import pytest
 
 from .baseline import AllowedFindings, entry_of, read_baseline, stale_lines, write_baseline
-from .finding import checks_to_disable, require_codes
+from .finding import checks_to_disable, require_codes, settings_without
 from .schedules import parse_schedule, schedules_of
 
 __all__ = ['CheckedTests']
@@ -183,12 +183,10 @@ class CheckedTests:
 
     def _run(self, schedule, run):
         "Run a test under a schedule; returns its reports, and the number of its launches"
-        from ..diagnostics.settings import CHECKS, change, settings
+        from ..diagnostics.settings import change, settings
 
         self.recorder.start(str(schedule))
-        disabled_everywhere = {check for check, kernel in self.recorder.disabled_checks if kernel is None}
-        checks = tuple(check for check in CHECKS if check in {*settings.checks} - disabled_everywhere)
-        with change(settings, **schedule.settings, checks=checks):
+        with change(settings, **schedule.settings, **settings_without(self.recorder.disabled_checks)):
             return run(), self.recorder.num_launches
 
     @pytest.hookimpl(hookwrapper=True)

@@ -39,7 +39,7 @@ class Recorder:
     ):
         self.program_file, self.report, self._launch_context = program_file, report, launch_context
         self.start(schedule)
-        self.disabled_checks = set()  # pairs (kind, name of a kernel): checks that do not run in its launches
+        self.disabled_checks = set()  # as `checks_to_disable` returns them: those of kernels do not run in them
         self.active_targets = []  # targets of the running launches, the innermost last
 
     def start(self, schedule):
@@ -85,6 +85,8 @@ class Recorder:
         return lambda file, line: locate_in_files(file, line, sources, self.program_file)
 
     def _on_warning(self, warning):
+        if warning.code == 'same_value' and _is_race_allowed(warning.fields.get('kernel'), warning.line):
+            return
         target = self.active_targets[-1] if self.active_targets else LaunchTarget(None)
         self.add(finding_of_warning(warning, target.file, self._locator(target.sources())))
 
@@ -120,9 +122,8 @@ class Recorder:
         from ..diagnostics.settings import change, settings
 
         name = getattr(kernel, '__name__', None)
-        if not name or not any(disabled_in == name for _, disabled_in in self.disabled_checks):
-            return nullcontext()
-        return change(settings, checks=tuple(o for o in settings.checks if (o, name) not in self.disabled_checks))
+        enabled_checks = tuple(check for check in settings.checks if (check, name) not in self.disabled_checks)
+        return change(settings, checks=enabled_checks) if enabled_checks != settings.checks else nullcontext()
 
     @contextmanager
     def recording(self):
@@ -137,6 +138,13 @@ class Recorder:
                 stack.callback(setattr, cls, name, original)
                 setattr(cls, name, self._wrap(original, *wrap_arguments))
             yield self
+
+
+def _is_race_allowed(kernel, line):
+    "Return whether a data race on a line is allowed, so that the threads may also write the same value there"
+    from ..diagnostics.settings import settings
+
+    return any((kernel, line) == race[1:] for race in settings.allowed_races)
 
 
 def _is_finding(error):

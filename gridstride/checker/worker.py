@@ -20,7 +20,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from .finding import relative_path
+from .finding import relative_path, settings_without
 from .recorder import Recorder
 from .schedules import parse_schedule
 
@@ -48,7 +48,7 @@ class Job:
     launch: str | None = None  # the kernel to launch, for a file without a `main`
     sizes: dict = field(default_factory=dict)  # of that launch: size, block, grid
     launch_args: list = field(default_factory=list)  # 'NAME=VALUE' for its parameters
-    disabled_checks: list = field(default_factory=list)  # checks that do not run: ('racecheck', kernel or None)
+    disabled_checks: list = field(default_factory=list)  # as `checks_to_disable` returns them
 
     def to_json(self):
         "Return the job as JSON, the argument of the command"
@@ -117,11 +117,8 @@ class TimeLimit:
 
 
 def _settings_of(job):
-    "Return the settings of a job: its schedule, and the checks that are enabled"
-    from ..diagnostics.settings import CHECKS
-
-    checks = tuple(kind for kind in CHECKS if [kind, None] not in job.disabled_checks)
-    return parse_schedule(job.schedule).settings | (dict(checks=checks) if job.disabled_checks else {})
+    "Return the settings of a job: its schedule, the checks that are enabled, and the races that are allowed"
+    return parse_schedule(job.schedule).settings | settings_without([*map(tuple, job.disabled_checks)])
 
 
 @contextmanager
@@ -244,7 +241,7 @@ def main(argv=None) -> int:  # exit status
         def write(**line):
             print(json.dumps(line), file=report, flush=True)
 
-        recorder = Recorder(job.file, lambda finding: write(finding=finding.to_dict()), job.schedule)
+        recorder = Recorder(job.file, lambda finding: write(finding=asdict(finding)), job.schedule)
         recorder.disabled_checks = {*map(tuple, job.disabled_checks)}
 
         def write_status(error=None, description=None):

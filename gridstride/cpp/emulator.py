@@ -277,6 +277,12 @@ def _detector_mask(compiled, enabled):
     return sum(1 << 1 + i for i, check in enumerate(CHECKS) if check in compiled and check in enabled)
 
 
+@lru_cache(64)  # called by every launch
+def _allowed_races(races):
+    "Return the races that are not reported as the runtime reads them"
+    return ''.join(f'{code} {kernel} {line}\n' for code, kernel, line in races).encode()
+
+
 def prepare(
     checks,  # the detectors that the kernels were compiled for, as `cuda_kernel` takes them
     seconds=None,  # the time limit per kernel; None: that of `options`
@@ -303,6 +309,7 @@ def prepare(
     c_options = COptions(mask, order, seed, threads, seconds, memory, num_devices())
     load_runtime().gridstride_set_options(ctypes.byref(c_options))
     load_runtime().gridstride_limit_swaps(current_settings['swaps'])
+    load_runtime().gridstride_allow_races(_allowed_races(current_settings['allowed_races']))
 
 
 def array_at(line, column):

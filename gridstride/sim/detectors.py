@@ -17,7 +17,7 @@ import numpy as np
 
 from ..diagnostics import formatting
 from ..diagnostics.errors import Access, Call, exception_of, warn_of
-from ..diagnostics.settings import is_check_enabled
+from ..diagnostics.settings import is_check_enabled, settings
 from .synccheck import Synccheck
 
 __all__ = ['Shadow', 'Memcheck', 'Initcheck', 'Racecheck', 'Detectors', 'calls_of']
@@ -460,7 +460,10 @@ class Racecheck:
             self.warn_same_value(ctx, view, offsets[racing_indices[0]], site)
 
     def raise_race(self, ctx, lanes, view, offsets, i, times, threads, earlier_access, access, site):
-        "Raise the data race of the lane `lanes[i]` with the access by the thread `threads[i]` at `times[i]`"
+        "Raise the data race of the lane `lanes[i]` with the access by `threads[i]` at `times[i]`, unless it is allowed"
+        code = ctx.memory_order.race_code(ctx.group, lanes[i], times[i], threads[i])
+        if (code, ctx.kernel, ctx.program.sites[site].line) in settings.allowed_races:
+            return
         block, thread = ctx.group.position_of_thread(threads[i])
         entry_of_this_access = ctx.program.sites[site], view.name, ctx.call_sites
         entries = (entry for time, *entry in reversed(self.history) if time == times[i])
@@ -468,7 +471,6 @@ class Racecheck:
         other = Access(
             other_site.line, block, thread, other_site.source, other_site.file, calls_of(other_site, callers)
         )
-        code = ctx.memory_order.race_code(ctx.group, lanes[i], times[i], threads[i])
         fields = dict(before=earlier_access, now=access, **element_at(view, offsets[i]))
         if name != view.name:
             fields['second'] = tuple(element_at(view.mem.views[name], offsets[i]).values())

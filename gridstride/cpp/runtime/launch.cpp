@@ -518,7 +518,8 @@ bool run_guarded(void (*f)(void *), void *arg, const void *code) {
     ok = ok && current_finding.kind == nothing;
     if (!ok) memory.failed_allocations.clear(), error_code = 0;  // because the finding reports them
     const SignalDeferral until_end;
-    for (size_t i = 0; ok && warn && i < pending_warnings.size(); i++) warn(&pending_warnings[i]);
+    const bool sends_warnings = warn && (ok || current_finding.kind == interrupted);
+    for (size_t i = 0; sends_warnings && i < pending_warnings.size(); i++) warn(&pending_warnings[i]);
     return ok;
 }
 }

@@ -216,11 +216,14 @@ void Detector::compare_pending_writes() {
     const auto owner = [&](const PendingWrite &write) {
         return memory.at(write.address) ? 0u : shared_cell(write.address).owner;
     };
-    for (const PendingWrite &write : pending.words)
-        if (memcmp(write.old, reinterpret_cast<const void *>(write.address), write.bytes))
+    for (const PendingWrite &differing : pending.words)
+        if (memcmp(differing.old, reinterpret_cast<const void *>(differing.address), differing.bytes)) {
+            const PendingWrite write = differing;
+            pending.words.clear();
             // time 0, because the current thread is no longer at this access
             return report_race(write.other, {pending.current.thread, 0, pending.current.location}, "written", "written",
                 write.address, owner(write), memory.at(write.address));
+        }
     const PendingWrite first = pending.words[0];
     pending.words.clear();
     if (!checks(racecheck) || pending.current.location & volatile_bit || first.other.time < launch_start) return;

@@ -1,4 +1,8 @@
-// Stores a detector's finding, with its threads, its lines and the element's name.
+// Stores a detector's finding, with its threads, its lines and the element's name; passes over races that are allowed.
+#include <map>
+#include <set>
+#include <stdio.h>
+#include <tuple>
 #include "detector.h"
 #include "findings.h"
 #include "operations.h"
@@ -6,9 +10,25 @@
 
 namespace gridstride {
 
+// The races that the user allows: (code, kernel, line). A line is looked up once per access in the code, (address of
+// the image, location), because that takes milliseconds.
+static std::set<std::tuple<std::string, std::string, int>> allowed_races;
+static std::map<std::pair<uintptr_t, uint32_t>, int> line_of_access;
+
+bool Detector::is_allowed(Code code, const Access &access) const {
+    if (allowed_races.empty()) return false;
+    const auto [entry, is_new] = line_of_access.insert({{image.base, access.location}, 0});
+    if (is_new) {
+        Location location = {};
+        set_line(access, location);
+        entry->second = location.line;
+    }
+    return allowed_races.count({Field("code", code).string, base_name(w->launch->kernel), entry->second});
+}
 void Detector::report_finding(Code code, Fields fields, const Access &access, const Access *other,
     const DeferredRace *deferred) {
     finish_pending_writes();                              // an earlier race of this thread is reported first
+    if (is_allowed(code, access)) return;
     if (claim_finding(code, fields)) describe(current_finding, access, other, deferred);
     end_launch();
 }
@@ -60,4 +80,14 @@ ElementName Detector::element_name(uintptr_t address, unsigned owner, const Allo
     }
     return element;
 }
+}
+
+// Sets the races that are not reported, one per line: "code kernel line".
+extern "C" GRIDSTRIDE_API void gridstride_allow_races(const char *lines) {
+    using namespace gridstride;
+    allowed_races.clear();
+    line_of_access.clear();
+    char code[64], kernel[256];
+    for (int line, length; sscanf(lines, "%63s %255s %d%n", code, kernel, &line, &length) == 3; lines += length)
+        allowed_races.insert({code, kernel, line});
 }

@@ -94,6 +94,9 @@ class _Runtime:
     def gridstride_limit_swaps(self, swaps):
         self.swaps = swaps
 
+    def gridstride_allow_races(self, lines):
+        "Do nothing: programs allow no races here"
+
     def gridstride_set_module_folder(self, folder):
         "Do nothing: programs load no modules here"
 
