@@ -357,7 +357,7 @@ class CheckedExpressions(Expressions):
     def _expr_checked_offset(self, expr):
         "Write the offset of an element: `gs_at` checks each index against its size, and multiplies it by its stride"
         n = len(expr.args) // 3
-        args = [f'(long long)({self.fit(a, "long long").text})' for a in expr.args]
+        args = [f'(long long)({self.convert_for_assignment(a, "long long").text})' for a in expr.args]
         axes = [f'gs_axis{{{", ".join(args[k::n])}}}' for k in range(n)]
         access, array = expr.value
         return Code(f'gs_at("{access}", "{array}", __LINE__, {", ".join(axes)})', PRIMARY, 'long long')

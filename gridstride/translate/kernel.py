@@ -125,7 +125,7 @@ def _literal(value, type, writer):
     if type == 'bool':
         return 'true' if value else 'false'
     if type in ('float', 'double', '__half'):
-        return writer.real_literal(float(value), type).text
+        return writer.float_literal(float(value), type).text
     return (
         str(value)
         if -(2**31) < value < 2**31

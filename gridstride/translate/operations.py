@@ -22,7 +22,7 @@ class Operation(NamedTuple):
 
     `operand_kinds`: one kind of type per operand; `*` after a kind means any number of operands, `?` an optional one.
     `result_kinds`: the kinds of type that the result may have.
-    The kinds are: integer (bool included), real, bool, number (all of these), void, tuple, array, object. An operand
+    The kinds are: integer (bool included), float, bool, number (all of these), void, tuple, array, object. An operand
     may also be `any`, or `same`: an integer if the result is an integer, else any number.
     `value`: the class of the attribute `value` of the expression; None if it has none.
     `rule`: a predicate that such an expression must satisfy.
@@ -55,7 +55,7 @@ OPERATIONS = {
     'add': _arithmetic,
     'sub': _arithmetic,
     'mul': _arithmetic,
-    'truediv': Operation('number number', 'real'),
+    'truediv': Operation('number number', 'float'),
     'floordiv': _arithmetic,  # Python's, rounded down
     'mod': _arithmetic,  # Python's, with the sign of the divisor
     'cmod': _arithmetic,  # C's, with the sign of the dividend
@@ -64,8 +64,8 @@ OPERATIONS = {
     'abs': Operation('integer', 'integer'),
     'min': _arithmetic,
     'max': _arithmetic,
-    'fmin': Operation('number number', 'real'),
-    'fmax': Operation('number number', 'real'),
+    'fmin': Operation('number number', 'float'),
+    'fmax': Operation('number number', 'float'),
     'shl': _integer_operation,
     'shr': _integer_operation,
     'and': _integer_operation,
@@ -94,8 +94,8 @@ OPERATIONS = {
     'pointer_to': Operation('number', 'integer', None, lambda e: e.args[0].op == 'var'),
     'atomic': Operation('number*', 'number', Atomic, lambda e: len(e.args) - e.value.num_indices in (1, 2)),
     # Functions
-    'math': Operation('number*', 'real', str, lambda e: 1 <= len(e.args) <= 3),
-    'test_real': Operation('real', 'bool', str, lambda e: e.value in ('isnan', 'isinf', 'isfinite')),
+    'math': Operation('number*', 'float', str, lambda e: 1 <= len(e.args) <= 3),
+    'test_float': Operation('float', 'bool', str, lambda e: e.value in ('isnan', 'isinf', 'isfinite')),
     'call': Operation('number*', 'number void', Call),
     'shuffle': Operation('number integer integer integer?', 'number', str),
     'device': Operation('any*', 'number tuple void', object, lambda e: len(e.args) == len(e.value.parameter_exprs)),

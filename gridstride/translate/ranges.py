@@ -72,7 +72,7 @@ class _Values:
         for operand in expr.args:
             self.eval(operand)
 
-    _range_truediv = _range_fmin = _range_fmax = _range_math = _range_test_real = _range_truth = _range_not = (
+    _range_truediv = _range_fmin = _range_fmax = _range_math = _range_test_float = _range_truth = _range_not = (
         _range_cmp
     ) = eval_operands
     _range_size_of = _range_address = _range_checked_offset = _range_pointer_to = _range_tuple = _range_object = (

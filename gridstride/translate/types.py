@@ -12,7 +12,7 @@ from .source import Untranslatable
 # operands are. `WEAK` is the type of a Python float: it takes the precision of the other operand, so the sum of a WEAK
 # and a float32 is a float32.
 BOOL, INT, UINT, HALF, FLOAT, DOUBLE, WEAK = 'bool', 'int64', 'uint64', 'float16', 'float32', 'float64', 'weak'
-INTEGERS, REAL = {BOOL, INT, UINT, 'int8', 'int16', 'int32', 'uint8', 'uint16', 'uint32'}, {HALF, FLOAT, DOUBLE, WEAK}
+INTEGERS, FLOATS = {BOOL, INT, UINT, 'int8', 'int16', 'int32', 'uint8', 'uint16', 'uint32'}, {HALF, FLOAT, DOUBLE, WEAK}
 
 C_NAMES = {
     'bool': 'bool',
@@ -228,7 +228,7 @@ def _parse_type(text):
 def _parse_layout(dtype, dims):
     if any(dim not in (':', '::1') for dim in dims):
         raise Untranslatable(
-            f'[{",".join(dims)}] is not a layout of an array',
+            f'[{",".join(dims)}] is not a valid array layout',
             "Write a colon per dimension, as in 'float32[:,:]', or 'float32[:,::1]' if it is contiguous.",
         )
     return ArrayArgument(dtype, len(dims), (dims[-1] != '::1',) * len(dims), False)

@@ -8,7 +8,7 @@ every translation.
 from . import operations
 from .flow import Variable
 from .tree import Expr, Buffer, Stmt, expressions, functions, statements, walk
-from .types import BOOL, REAL, WEAK, INTEGERS, Array, is_number, join_types
+from .types import BOOL, FLOATS, WEAK, INTEGERS, Array, is_number, join_types
 
 
 class MalformedTree(AssertionError):
@@ -87,7 +87,7 @@ def _is_of_kind(kind, t):
         return isinstance(t, Array)
     if kind == 'tuple':
         return isinstance(t, tuple) and not isinstance(t, Array)
-    return {'integer': t in INTEGERS, 'real': t in REAL, 'bool': t == BOOL, 'void': t is None, 'any': True}.get(
+    return {'integer': t in INTEGERS, 'float': t in FLOATS, 'bool': t == BOOL, 'void': t is None, 'any': True}.get(
         kind, False
     )
 

@@ -12,7 +12,7 @@ from gridstride.translate.ranges import Ranges
 from gridstride.translate.verify import _operand_kinds
 
 WRITTEN = OPERATIONS.keys() - LOWERED_AWAY
-KINDS = set('integer real bool number void tuple array object same any unknown'.split())
+KINDS = set('integer float bool number void tuple array object same any unknown'.split())
 
 
 def rules(cls, prefix):

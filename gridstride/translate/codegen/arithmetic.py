@@ -3,7 +3,7 @@
 from ..c_types import c_int_type
 from ..intervals import ALL, INT32, UINT32, hull, dtype_interval, is_within
 from ..tree import Expr, constant_value
-from ..types import BOOL, C_NAMES, INT, REAL, UINT
+from ..types import BOOL, C_NAMES, INT, FLOATS, UINT
 from .code import (
     BITAND,
     BITOR,
@@ -44,8 +44,8 @@ class Arithmetic:
 
     def operation(self, expr, low_bits_only=False):
         "Write an operator with two operands: `i + 1`"
-        if expr.type in REAL:
-            return self.real_operation(expr)
+        if expr.type in FLOATS:
+            return self.float_operation(expr)
         return self.integer_operation(expr, low_bits_only)
 
     _expr_add = _expr_sub = _expr_mul = operation
@@ -53,10 +53,10 @@ class Arithmetic:
         _expr_xor
     ) = operation
 
-    def real_operation(self, expr):
+    def float_operation(self, expr):
         "Write an operator of floats"
         if expr.op in ('floordiv', 'mod', 'cmod'):
-            return self.real_division(expr)
+            return self.float_division(expr)
         op, precedence = _OPERATORS[expr.op]
         a, b = self.operands_in(expr.args, C_NAMES[expr.type])
         return Code(binary_code(op, a, b, precedence), precedence, C_NAMES[expr.type])
@@ -71,7 +71,7 @@ class Arithmetic:
                 CONVERSION_RANK[operands[n].type] > CONVERSION_RANK[type]
                 or operands[n].type == '__half'
                 or a.op == 'const'
-                and a.type in REAL
+                and a.type in FLOATS
                 and operands[n].type != type
             ):
                 operands[n] = self.as_type(a, type)
@@ -80,7 +80,7 @@ class Arithmetic:
             operands[n] = self.as_type(args[n], type)
         return operands
 
-    def real_division(self, expr):
+    def float_division(self, expr):
         "Write Python's `//` or `%` of floats as a call: `real_mod(x, y)`"
         type = C_NAMES[expr.type]
         a, b = (self.as_type(operand, type) for operand in expr.args)
@@ -194,7 +194,7 @@ class Arithmetic:
 
     def _expr_pow(self, expr):
         a, k = expr.args[0], constant_value(expr.args[1])
-        if expr.type in REAL:
+        if expr.type in FLOATS:
             t = self.as_type(a, C_NAMES[expr.type])
             return self.small_power(t, k, expr.type)
         if k is not None and 1 <= k <= 3 and a.op in ('var', 'load', 'builtin', 'global'):
@@ -254,7 +254,7 @@ class Arithmetic:
 
     def extremum(self, expr, integer_function, float_function):
         "Write a minimum or maximum as a call of one of the two functions"
-        if expr.type in REAL:
+        if expr.type in FLOATS:
             type = C_NAMES[expr.type]
             is_in_c = float_function[0] == 'f'  # fmin, fmax
             name = float_function + 'f' * (type == 'float') if is_in_c else self.helper_name(float_function, type)

@@ -2,7 +2,7 @@
 
 from ..intervals import INT32, UINT32, is_within
 from ..tree import constant_value
-from ..types import BOOL, C_NAMES, INT, REAL, UINT
+from ..types import BOOL, C_NAMES, INT, FLOATS, UINT
 from .helpers import atomic_helper
 from .code import C_INTEGERS, EQUAL, PRIMARY, PROMOTED, UNARY, WIDE_TYPES, Code, binary_code, parenthesize
 
@@ -30,11 +30,11 @@ class Calls:
             self.write(a) if a.op == 'pointer_to' or expr.value == 'ldexp' and n else self.as_type(a, type)
             for n, a in enumerate(expr.args)
         ]
-        if expr.value == 'pow' and expr.args[0].type in REAL and constant_value(expr.args[1]) == 0.5:
+        if expr.value == 'pow' and expr.args[0].type in FLOATS and constant_value(expr.args[1]) == 0.5:
             return Code(f"sqrt{'f' * (type == 'float')}({args[0].text})", PRIMARY, type)
         return Code(f"{expr.value}{'f' * (type == 'float')}({', '.join(a.text for a in args)})", PRIMARY, type)
 
-    def _expr_test_real(self, expr):
+    def _expr_test_float(self, expr):
         a = self.write(expr.args[0])
         return Code(f"{expr.value}({self.cast(a, 'float').text if a.type == '__half' else a.text})", PRIMARY, 'bool')
 
@@ -136,7 +136,7 @@ class Calls:
             return []
         if argument.op == 'view':
             return [self.array_argument(argument.value, parameter.value.buffer)]
-        return [self.fit(argument, parameter.value.c_type).text]
+        return [self.convert_for_assignment(argument, parameter.value.c_type).text]
 
     def layout_argument(self, call_expr, buffer, kind, dim):
         "Write the argument for a layout parameter of a device function: a size or stride of the array for `buffer`"
@@ -151,7 +151,7 @@ class Calls:
 
     def as_element(self, expr, buffer):
         "Write `expr` as an element of `buffer`"
-        return self.fit(expr, C_NAMES[buffer.dtype], low_bits_only=True)
+        return self.convert_for_assignment(expr, C_NAMES[buffer.dtype], low_bits_only=True)
 
     _ATOMIC_NAMES = {
         'add': 'Add',

@@ -3,7 +3,7 @@
 from ..intervals import INT32, comparison_rounds, is_within
 from ..tree import Expr
 from ..operations import NEGATED_COMPARISON, SWAPPED_COMPARISON
-from ..types import BOOL, C_NAMES, DOUBLE, FLOAT, INT, REAL, UINT, INTEGERS, arithmetic_type
+from ..types import BOOL, C_NAMES, DOUBLE, FLOAT, INT, FLOATS, UINT, INTEGERS, arithmetic_type
 from .code import (
     AND,
     CONDITIONAL,
@@ -35,7 +35,7 @@ class Conditions:
         if expr.op in ('value_land', 'value_lor'):
             return self.connective(expr, 'land' if expr.op == 'value_land' else 'lor')
         t = self.write(expr)
-        if expr.type in REAL:
+        if expr.type in FLOATS:
             return Code(
                 binary_code('!=', t if t.type != '__half' else self.cast(t, 'float'), Code('0', PRIMARY, 'int'), EQUAL),
                 EQUAL,
@@ -89,10 +89,10 @@ class Conditions:
                 self.record_interval(Expr('var', a.type, value=expr.value), self.interval(a)),
             )
         select = self.record_interval(Expr('select', expr.type, (None, *order_operands(a, b))), self.interval(expr))
-        return Code(*self.conditional(select, C_NAMES[expr.type] if expr.type in REAL else None, test))
+        return Code(*self.conditional(select, C_NAMES[expr.type] if expr.type in FLOATS else None, test))
 
     def _expr_select(self, expr):
-        return Code(*self.conditional(expr, C_NAMES[expr.type] if expr.type in REAL else None))
+        return Code(*self.conditional(expr, C_NAMES[expr.type] if expr.type in FLOATS else None))
 
     def conditional(self, expr, type, test=None):
         "Return the fields of the `Code` of `test ? a : b`, in the C type `type`, or in one that holds both values"
@@ -114,7 +114,7 @@ class Conditions:
 
     def _expr_let(self, expr):
         return Code(
-            f'({expr.value.c_name} = {self.fit(expr.args[0], expr.value.c_type).text})',
+            f'({expr.value.c_name} = {self.convert_for_assignment(expr.args[0], expr.value.c_type).text})',
             PRIMARY,
             PROMOTED.get(expr.value.c_type, expr.value.c_type),
         )

@@ -103,7 +103,7 @@ class ControlFlow:
         )
         stop = self.hoist(loop, loop.stop, 'end', assigned_vars | {c_variable}, type)
         step = self.hoist(loop, loop.step, 'step', assigned_vars | {c_variable}, type)
-        start = self.writer.fit(loop.start, type, low_bits_only=type == 'int').text
+        start = self.writer.convert_for_assignment(loop.start, type, low_bits_only=type == 'int').text
         counter = self.take_name(f'next_{c_variable.c_name}') if needs_counter else c_variable.c_name
         is_declared_here = needs_counter or not loop.is_declared_before
         init = f'{type} {counter} = {start}' if is_declared_here else '' if start == counter else f'{counter} = {start}'
@@ -169,9 +169,8 @@ class ControlFlow:
             else 'int'
         )
         c_name = self.take_name(name if name not in self.local_names else f'{stmt.var.name}_{name}')
-        self.put_line(
-            f'{c_type} {c_name} = {self.writer.fit(expr, c_type, low_bits_only=c_type == "int").text};', stmt.line
-        )
+        value = self.writer.convert_for_assignment(expr, c_type, low_bits_only=c_type == 'int')
+        self.put_line(f'{c_type} {c_name} = {value.text};', stmt.line)
         hoisted_variable = Expr('var', INT, value=_GeneratedVariable(c_name, c_type))
         return self.writer.record_interval(hoisted_variable, self.writer.interval(expr))
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from ..intervals import INT32, dtype_interval, is_within
 from ..tree import Expr, Literal
-from ..types import BOOL, C_NAMES, DOUBLE, FLOAT, HALF, INT, REAL, UINT, INTEGERS
+from ..types import BOOL, C_NAMES, DOUBLE, FLOAT, HALF, INT, FLOATS, UINT, INTEGERS
 from .code import PRIMARY, PROMOTED, UNARY, Code, parenthesize
 
 
@@ -14,39 +14,37 @@ from .code import PRIMARY, PROMOTED, UNARY, Code, parenthesize
 class Conversions:
     "Writes casts where C has no implicit conversion, or where it would lose information"
 
-    def cast(self, t, type):
-        "Write `t` with a cast to `type`, unless it already has this type: `(int)x`"
-        if t.type == type:
-            return t
+    def cast(self, code, type):
+        "Write `code` with a cast to `type`, unless it already has this type: `(int)x`"
+        if code.type == type:
+            return code
         if type == '__half':
-            return self.to_half(t)
-        if t.type == '__half':
-            return self.cast(Code(f'__half2float({t.text})', PRIMARY, 'float'), type)
-        return Code(f'({type}){parenthesize(t)}', UNARY, type)
+            return self.to_half(code)
+        if code.type == '__half':
+            return self.cast(Code(f'__half2float({code.text})', PRIMARY, 'float'), type)
+        return Code(f'({type}){parenthesize(code)}', UNARY, type)
 
-    def to_half(self, t):
-        "Write the conversion of a number to a half: `__float2half(x)`"
+    def to_half(self, code):
+        "Write the conversion of `code` to `__half`: `__float2half(x)`"
         self.headers.add('cuda_fp16.h')
-        function = '__double2half' if t.type == 'double' else '__float2half'
-        return Code(f'{function}({t.text})', PRIMARY, '__half')
+        function = '__double2half' if code.type == 'double' else '__float2half'
+        return Code(f'{function}({code.text})', PRIMARY, '__half')
 
     def as_type(self, expr, type):
         "Write `expr` as a value of the C type `type`; a literal is written in this type: `0.5f`"
         if expr.op == 'const' and expr.type != BOOL:
             if type in ('float', 'double', '__half'):
-                return self.real_literal(float(expr.value), type, getattr(expr, 'text', None))
+                return self.float_literal(float(expr.value), type, getattr(expr, 'text', None))
             if expr.type in INTEGERS and type == 'unsigned int' and 0 <= expr.value < 2**32:
                 return Code(f'{expr.value}u', PRIMARY, type)
             if expr.type in INTEGERS and type in ('long long', 'unsigned long long'):
                 return self.integer_literal(int(expr.value), getattr(expr, 'text', None), type)
-        if type in ('float', 'double') and expr.op == 'global' and expr.type in REAL and self.write(expr).type != type:
-            return self.cast(self.write(expr), type)
         if expr.op == 'select' and type in ('float', 'double'):
             return Code(*self.conditional(expr, type))
         return self.cast(self.write(expr), type)
 
-    def fit(self, expr, type, low_bits_only=False):
-        "Write `expr` for a variable of the C type `type`; a conversion that may lose information is explicit"
+    def convert_for_assignment(self, expr, type, low_bits_only=False):
+        "Write `expr` for an assignment to the C type `type`; a conversion that may lose information is a cast"
         if type == 'bool':
             return self.condition(expr) if expr.type != BOOL else self.write(expr)
         if type == 'unsigned int' and expr.op == 'const' and 0 <= expr.value < 2**32:
@@ -60,7 +58,7 @@ class Conversions:
         if type == '__nv_bfloat16':
             self.headers.add('cuda_bf16.h')
             return Code(f'__float2bfloat16({self.as_type(expr, "float").text})', PRIMARY, type)
-        if expr.type in REAL or type in ('float', 'double', '__half'):
+        if expr.type in FLOATS or type in ('float', 'double', '__half'):
             if expr.op == 'const' and type not in ('float', 'double', '__half'):
                 return (
                     self.integer_literal(int(np.float64(expr.value).astype(np.int64)))
@@ -90,7 +88,7 @@ class Conversions:
             type = C_NAMES[expr.type]
         if expr.type == BOOL:
             return self.condition(a)
-        if expr.type in REAL:
+        if expr.type in FLOATS:
             if expr.type == FLOAT and a.type == DOUBLE and (float32_expr := self.in_float32(a)) is not None:
                 return (
                     self.write(float32_expr)
@@ -100,33 +98,34 @@ class Conversions:
             if expr.type == FLOAT and dtype == 'float16':
                 type = '__half'
             return self.as_type(a, type)
-        t = (
+        code = (
             self.write(a)
-            if a.type in REAL
+            if a.type in FLOATS
             else self.write(a, low_bits_only and dtype in ('int64', 'uint64') or dtype not in ('int64', 'uint64'))
         )
-        if t.type == '__half':
-            t = self.cast(t, 'float')
+        if code.type == '__half':
+            code = self.cast(code, 'float')
         if a.type in INTEGERS and is_within(self.interval(a), dtype_interval(dtype)):
             return self.write(a, low_bits_only)
         if (
             type == 'long long'
             and expr.type == INT
-            and a.type in REAL
+            and a.type in FLOATS
             and (low_bits_only or is_within(self.interval(expr), INT32))
             and not self.unit.wide
         ):
             type = 'int'
-        return Code(f'({type}){parenthesize(t)}', UNARY, PROMOTED.get(type, type))
+        return Code(f'({type}){parenthesize(code)}', UNARY, PROMOTED.get(type, type))
 
 
 # A single addition, multiplication, division or square root of float32 values gives the same bits in float as in
-# double, rounded to float32, because a double has more than twice the significant bits. So it is written in float.
+# double, rounded to float32: a double has 53 significand bits, at least 2*24 + 2, so rounding twice does not change
+# the result. The operation is therefore written in float.
 class SinglePrecision:
     "Finds operations in double that can be written in float"
 
     def exact_in_float32(self, expr):
-        "Return an expression that float32 represents exactly and that equals `expr`; None if there may be none"
+        "Return an expression equal to `expr` if float32 provably represents its value exactly; else None"
         if expr.type in (FLOAT, HALF):
             return expr
         if (
@@ -145,7 +144,7 @@ class SinglePrecision:
             return self.exact_in_float32(expr.args[0])
 
     def in_float32(self, expr):
-        "Return an expression in float with the bits of the double `expr`, rounded to float; None if there is none"
+        "Return a float32 expression equal to `expr`, computed in double and rounded to float32; None if none is known"
         if (float32_expr := self.exact_in_float32(expr)) is not None:
             return float32_expr
         if (

@@ -6,7 +6,7 @@ import re
 import numpy as np
 
 from ..c_types import c_int_type
-from ..types import BOOL, C_NAMES, HALF, REAL, UINT, INTEGERS
+from ..types import BOOL, C_NAMES, HALF, FLOATS, UINT, INTEGERS
 from .code import PRIMARY, PROMOTED, UNARY, Code, Unsupported
 
 
@@ -19,8 +19,8 @@ class Literals:
         value = expr.value
         if expr.type == BOOL:
             return Code('true' if value else 'false', PRIMARY, 'bool')
-        if expr.type in REAL:
-            return self.real_literal(value, C_NAMES[expr.type], getattr(expr, 'text', None))
+        if expr.type in FLOATS:
+            return self.float_literal(value, C_NAMES[expr.type], getattr(expr, 'text', None))
         return self.integer_literal(
             int(value),
             getattr(expr, 'text', None),
@@ -34,12 +34,12 @@ class Literals:
         text = (text if text and text.lower().startswith(('0x', '-0x')) else str(value)).replace('_', '')
         is_wide = type == 'long long' or not -(2**31) < value < 2**31
         if type in ('double', 'float'):
-            return self.real_literal(float(value), type)
+            return self.float_literal(float(value), type)
         if type == 'unsigned long long':
             return Code(f'{text}ULL', PRIMARY, type)
         return Code(text + 'LL' * is_wide, PRIMARY if value >= 0 else UNARY, 'long long' if is_wide else 'int')
 
-    def real_literal(self, value, type, text=None):
+    def float_literal(self, value, type, text=None):
         "Write the float `value`, spelled `text` in the source, as a literal of the C type `type`: `0.5f`"
         if math.isinf(value) or math.isnan(value):
             self.macros.add('NAN' if math.isnan(value) else 'INFINITY')
@@ -48,7 +48,7 @@ class Literals:
         if type == '__half':
             self.headers.add('cuda_fp16.h')
             return Code(
-                f'__float2half({self.real_literal(float(np.float16(value)), "float", None).text})', PRIMARY, type
+                f'__float2half({self.float_literal(float(np.float16(value)), "float", None).text})', PRIMARY, type
             )
         text = self.decimal_text(value, text)
         return Code(text + 'f' * (type == 'float'), PRIMARY if not text.startswith('-') else UNARY, type)

@@ -1,7 +1,7 @@
 """Writes statements without nested statements: assignments, stores, declarations, calls."""
 
 from ..tree import constant_value, walk
-from ..types import BOOL, C_NAMES, DOUBLE, REAL, WEAK, is_int
+from ..types import BOOL, C_NAMES, DOUBLE, FLOATS, WEAK, is_int
 from .code import CONDITIONAL, C_INTEGERS, Code
 
 
@@ -52,7 +52,7 @@ class SimpleStatements:
         "Write `expr` as a value that is assigned to `variable`"
         if variable.result_of:
             return self.writer.text(expr)
-        return self.writer.fit(
+        return self.writer.convert_for_assignment(
             expr,
             variable.c_variable.c_type,
             low_bits_only=variable.c_variable.c_type in ('int', 'unsigned int') and is_int(variable.type),
@@ -69,12 +69,12 @@ class SimpleStatements:
             and float32_expr.op in COMPOUND_OPERATORS
         ):
             expr = float32_expr
-        if expr.type in REAL:
-            return self.compound_real(target, type, expr)
+        if expr.type in FLOATS:
+            return self.compound_float(target, type, expr)
         if self.is_same_operator(type, expr):
             return self.compound_integer(target, type, expr)
 
-    def compound_real(self, target, type, expr):
+    def compound_float(self, target, type, expr):
         "Write the compound assignment of a float; return None if C would compute in another type"
         if type not in ('float', 'double') or expr.op not in ('add', 'sub', 'mul', 'truediv'):
             return
@@ -83,7 +83,7 @@ class SimpleStatements:
         if C_NAMES[expr.type] != type:
             return
         if b.op == 'const' or t.type == '__half' or t.type == 'double' and type == 'float':
-            t = self.writer.fit(b, type)
+            t = self.writer.convert_for_assignment(b, type)
         return f'{target} {COMPOUND_OPERATORS[expr.op]}= {t.text};'
 
     def is_same_operator(self, type, expr):
@@ -121,7 +121,7 @@ class SimpleStatements:
         if stmt.aug_op and (t := self.compound_assignment(target, type, stmt.expr)):
             return [t]
         low_bits_only = type not in ('long long', 'unsigned long long')
-        return [f'{target} = {self.writer.fit(stmt.expr, type, low_bits_only=low_bits_only).text};']
+        return [f'{target} = {self.writer.convert_for_assignment(stmt.expr, type, low_bits_only=low_bits_only).text};']
 
     def _stmt_pointer(self, stmt):
         variable = stmt.var
@@ -136,7 +136,7 @@ class SimpleStatements:
             return [f'extern __shared__ {self.writer.element_type(buffer.dtype)} {buffer.c_name}[];']
         if hasattr(buffer, 'items'):
             type = self.item_type(buffer)
-            items = ', '.join(self.writer.fit(i, type).text for i in buffer.items)
+            items = ', '.join(self.writer.convert_for_assignment(i, type).text for i in buffer.items)
             return [f'const {type} {buffer.c_name}[] = {{{items}}};']
         dims = ''.join(f'[{self.writer.text(d)}]' for d in buffer.dims)
         return [
@@ -156,11 +156,12 @@ class SimpleStatements:
         if function.is_struct:
             return [f"return {{{', '.join(self.coerce(e, t) for e, t in zip(stmt.args, function.c_results))}}};"]
         low_bits_only = function.c_result in ('int', 'unsigned int') and is_int(stmt.args[0].type)
-        return [f'return {self.writer.fit(stmt.args[0], function.c_result, low_bits_only=low_bits_only).text};']
+        value = self.writer.convert_for_assignment(stmt.args[0], function.c_result, low_bits_only=low_bits_only)
+        return [f'return {value.text};']
 
     def coerce(self, expr, type):
         "Write `expr` for a braced initializer, in which C allows no narrowing conversion"
-        t = self.writer.fit(expr, type)
+        t = self.writer.convert_for_assignment(expr, type)
         return t.text if t.type == type or expr.op == 'const' else self.writer.cast(t, type).text
 
     def _stmt_print(self, stmt):

@@ -22,7 +22,7 @@ from ..tree import (
     is_structurally_equal,
     walk,
 )
-from ..types import INT, REAL, describe_type, value_type
+from ..types import INT, FLOATS, describe_type, value_type
 from . import convert
 
 DEFAULT_NAMES = {'shared': 'tile', 'dynamic': 'shared', 'local': 'values'}  # space -> name of an array without a name
@@ -93,7 +93,7 @@ class Arrays:
     def integer_index(self, node, view, i):
         "Return the index `i` if it is an integer; else raise an error"
         i = convert.require_number(i)
-        if i.type in REAL:
+        if i.type in FLOATS:
             message = f'an index of {view.buffer.name} is {describe_type(i.type)}; it must be an integer'
             raise self.fn.error(node, message, 'Divide with //, or use int(...).')
         return convert.bool_to_int(i)

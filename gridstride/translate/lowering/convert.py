@@ -3,7 +3,7 @@
 import numpy as np
 
 from ..tree import Expr, const
-from ..types import BOOL, DOUBLE, FLOAT, HALF, INT, REAL, WEAK, INTEGERS, is_number, value_type, wide_type
+from ..types import BOOL, DOUBLE, FLOAT, HALF, INT, FLOATS, WEAK, INTEGERS, is_number, value_type, wide_type
 
 
 class NotANumber(TypeError):
@@ -51,17 +51,17 @@ def widen(expr):
     return expr if expr.type not in INTEGERS else cast(wide_type(expr.type), expr)
 
 
-def real_type(t, doubles):
+def float_type(t, doubles):
     "Return the type of a number of type `t` after conversion to a float"
     if t not in INTEGERS:
         return t
     return DOUBLE if doubles else WEAK
 
 
-def to_real(expr, doubles):
+def to_float(expr, doubles):
     "Return `expr`, converted to a float if it is an integer"
     expr = require_number(expr)
-    return expr if expr.type in REAL or expr.type is None else to_type(real_type(expr.type, doubles), expr)
+    return expr if expr.type in FLOATS or expr.type is None else to_type(float_type(expr.type, doubles), expr)
 
 
 def to_type(t, expr):

@@ -4,7 +4,7 @@ import functools
 import math
 
 from ..tree import Expr, ZERO, const, constant_value, tuple_expr
-from ..types import BOOL, DOUBLE, FLOAT, HALF, INT, REAL, WEAK, INTEGERS, is_int, join_types, is_unsigned
+from ..types import BOOL, DOUBLE, FLOAT, HALF, INT, FLOATS, WEAK, INTEGERS, is_int, join_types, is_unsigned
 from . import convert, operators
 from .call_table import CALLS, register, native_call
 
@@ -19,7 +19,7 @@ def math_call(fn, name, *args):
     "Return a call of the function `name` of the C math library, in the precision of the arguments"
     args = [convert.require_number(a) for a in args]
     t = functools.reduce(
-        lambda a, b: join_types(a, b, fn.doubles), [convert.real_type(a.type, fn.doubles) for a in args]
+        lambda a, b: join_types(a, b, fn.doubles), [convert.float_type(a.type, fn.doubles) for a in args]
     )
     if None in [a.type for a in args]:
         return Expr('math', None, args, name)
@@ -81,7 +81,7 @@ def _binary_function(name):
 
 
 def _float_test(name):
-    return lambda fn, node, a: Expr('test_real', BOOL, (convert.to_real(a, fn.doubles),), name)
+    return lambda fn, node, a: Expr('test_float', BOOL, (convert.to_float(a, fn.doubles),), name)
 
 
 for _make_lower, _names in (
@@ -106,7 +106,7 @@ def _rounding(name, to_integer):
     def lower(fn, node, a):
         a = convert.require_number(a)
         if a.type in INTEGERS:
-            return convert.widen(a) if to_integer else convert.to_real(a, fn.doubles)
+            return convert.widen(a) if to_integer else convert.to_float(a, fn.doubles)
         rounded_expr = math_call(fn, name, a)
         return Expr('cast', INT, (rounded_expr,), 'int64') if to_integer else rounded_expr
 
@@ -158,7 +158,7 @@ def _reciprocal(fn, node, a):
 
 def _scaling(factor):
     def lower(fn, node, a):
-        x = convert.to_real(a, fn.doubles)
+        x = convert.to_float(a, fn.doubles)
         return Expr('mul', x.type, (x, Expr('const', x.type, value=factor)))
 
     return lower
@@ -169,7 +169,7 @@ for _name, _alias, _factor in (('degrees', 'rad2deg', 180 / math.pi), ('radians'
 
 
 def _modf(fn, node, a):
-    x = convert.to_real(a, fn.doubles)
+    x = convert.to_float(a, fn.doubles)
     if x.type == HALF:
         x = convert.to_type(FLOAT, x)
     integer_part = fn.temporary(node, 'integer_part', x.type, Expr('math', x.type, (x,), 'trunc'))
@@ -177,7 +177,7 @@ def _modf(fn, node, a):
         'select',
         x.type,
         (
-            Expr('test_real', BOOL, (x,), 'isinf'),
+            Expr('test_float', BOOL, (x,), 'isinf'),
             Expr('const', x.type, value=0.0),
             Expr('sub', x.type, (x, integer_part)),
         ),
@@ -189,7 +189,7 @@ CALLS['math.modf'] = CALLS['np.modf'] = _modf
 
 
 def _frexp(fn, node, a):
-    x = convert.to_real(a, fn.doubles)
+    x = convert.to_float(a, fn.doubles)
     exponent = fn.temporary(node, 'exponent', 'int32', Expr('const', 'int32', value=0), low=-1100, high=1100)
     pointer = Expr('pointer_to', INT, (exponent,))
     mantissa = fn.temporary(node, 'mantissa', x.type, Expr('math', x.type, (x, pointer), 'frexp'))
@@ -201,7 +201,7 @@ CALLS['math.frexp'] = CALLS['np.frexp'] = _frexp
 
 @register('math.ldexp', 'np.ldexp')
 def _ldexp(fn, node, a, n):
-    x = convert.to_real(a, fn.doubles)
+    x = convert.to_float(a, fn.doubles)
     return Expr('math', x.type, (x, Expr('cast', INT, (convert.bool_to_int(n),), 'int32')), 'ldexp')
 
 
@@ -261,7 +261,7 @@ def _int(fn, node, a=ZERO):
 def _float(fn, node, a=None):
     if a is None:
         return Expr('const', WEAK, value=0.0)
-    if convert.require_number(a).type in REAL:
+    if convert.require_number(a).type in FLOATS:
         return a
     return convert.cast('float64', a) if fn.doubles else Expr('cast', WEAK, (a,), WEAK)
 
@@ -310,7 +310,7 @@ CALLS['math.remainder'] = lambda fn, node, a, b: math_call(fn, 'remainder', a, b
 
 @register('np.fmod')
 def _fmod(fn, node, a, b):
-    return math_call(fn, 'fmod', a, b) if {a.type, b.type} & REAL else operators.cmod(fn, a, b)
+    return math_call(fn, 'fmod', a, b) if {a.type, b.type} & FLOATS else operators.cmod(fn, a, b)
 
 
 def _comparison(op):

@@ -12,7 +12,7 @@ from ..types import (
     DOUBLE,
     FLOAT,
     HALF,
-    REAL,
+    FLOATS,
     WEAK,
     INTEGERS,
     arithmetic_type,
@@ -111,7 +111,7 @@ def _check_operands(fn, node, op, a, b):
 
 
 def _bitwise(fn, node, op, a, b):
-    if {a.type, b.type} & REAL:
+    if {a.type, b.type} & FLOATS:
         message = (
             f'the operands of {SYMBOLS[op]} must be integers; got {describe_type(a.type)} and {describe_type(b.type)}'
         )
@@ -130,7 +130,7 @@ def _power(fn, a, b):
         if exponent is not None and exponent < 0:
             return Expr('math', DOUBLE if fn.doubles else WEAK, (a, b), 'pow')
         return Expr('pow', type, (a, b))
-    if b.type in INTEGERS and a.type in REAL:
+    if b.type in INTEGERS and a.type in FLOATS:
         type = a.type
     if b.type in INTEGERS and exponent is not None and 1 <= exponent <= 4:
         return Expr('pow', type, (a, b))
@@ -147,7 +147,7 @@ def fma(fn, a, b, c):
     "Return `a*b + c`, rounded once"
     t = None
     for expr in (a, b, c):
-        t = join_types(t, convert.real_type(convert.require_number(expr).type, fn.doubles), fn.doubles)
+        t = join_types(t, convert.float_type(convert.require_number(expr).type, fn.doubles), fn.doubles)
     return Expr('math', FLOAT if t == HALF else t, (a, b, c), 'fma')
 
 
@@ -171,7 +171,7 @@ def unary(fn, node, op, expr):
 
 
 def _invert(fn, node, expr):
-    if expr.type in REAL:
+    if expr.type in FLOATS:
         raise fn.error(node, f'the operand of ~ must be an integer; got {describe_type(expr.type)}', 'Use int(...).')
     return Expr('not', BOOL, (expr,)) if expr.type == BOOL else Expr('invert', wide_type(expr.type), (expr,))
 

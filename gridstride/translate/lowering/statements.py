@@ -4,7 +4,7 @@ import ast
 from types import SimpleNamespace
 
 from ..tree import ONE, ZERO, Expr, constant_value
-from ..types import INT, REAL, describe_type, join_types
+from ..types import INT, FLOATS, describe_type, join_types
 from . import convert
 from .assignments import Assignments
 
@@ -192,7 +192,7 @@ class Lowering(Assignments):
             raise self.error(stmt, 'range takes one to three arguments')
         args = [convert.require_number(self.lower(argument)) for argument in range_call.args]
         for argument in args:
-            if argument.type in REAL:
+            if argument.type in FLOATS:
                 raise self.error(
                     stmt,
                     f'the arguments of range must be integers; got {describe_type(argument.type)}',
