@@ -14,7 +14,7 @@ def build_once(compiler, *commands, sources={}):
     version = subprocess.run([compiler, '--version'], check=True, capture_output=True, text=True).stdout
     test_sources = [(p.name, p.read_text()) for p in sorted(here.glob('*.cpp'))]
     headers = cache.headers_hash(compilers.CPP_FOLDER/'include')
-    return cache.build(sources, commands, version, cache.cpu(), test_sources, headers, shared=True).folder
+    return cache.build(sources, commands, version, cache.cpu_key(), test_sources, headers, shared=True).folder
 
 
 def compile_errors(compiler, source, *more):

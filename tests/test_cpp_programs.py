@@ -10,7 +10,7 @@ from gridstride import cpp, load_cuda
 from gridstride.cpp import emulator
 from gridstride.cpp.toolchain.build import CompileError, emulate_rewritten
 from gridstride.cpp.toolchain.compilers import compiler, CPP_FOLDER
-from gridstride.cpp.toolchain.cache import cpu, headers_hash, cached_result
+from gridstride.cpp.toolchain.cache import cpu_key, headers_hash, cached_result
 from gridstride.cpp.frontend.edits import NotEmulated
 from gridstride.cpp.load import EmulatorModule
 from gridstride.cpp.program import run
@@ -63,7 +63,7 @@ def compiled(kind, at, checks):
     nm = f'programs_{kind}_{at}'
     less = [] if checks or (kind, at) == ('same', 0) else ['-Og' if compiler().kind == 'gcc' else '-O1']
     asked = [p.read_text() for p in paths], Path(__file__).read_text(), less, checks, nm
-    built = cached_result((*asked, compiler(), cpu(), headers_hash(CPP_FOLDER/'include')),
+    built = cached_result((*asked, compiler(), cpu_key(), headers_hash(CPP_FOLDER/'include')),
                        lambda: emulate_rewritten(joined(paths), nm, checks, less, extensions=('constexpr', 'lambda')))
     assert kind=='wrong' or not (built.folder/'log.txt').exists(), 'the compiler warns of a right program'
     return nm,built

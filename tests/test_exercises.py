@@ -16,7 +16,7 @@ from gridstride.course.grading import WrongAnswer, exercise, hint, problems
 from gridstride.diagnostics.errors import SameValueRace
 from gridstride.course.curriculum import lesson_of_file
 from gridstride.course.lessons import RENAMED, read_progress
-from gridstride.support.short_tracebacks import FIRST_CELL, point_to_first_cell
+from gridstride.support.short_tracebacks import RUN_FIRST_CELL, point_to_first_cell
 from gridstride.sim import cuda
 from right import answers as right_answers
 from wrong import answers
@@ -245,7 +245,7 @@ def test_a_hint_is_found_by_a_short_name(name, capsys, monkeypatch):
 def test_an_exercise_before_the_first_cell_says_what_to_run(cell, pointed, ipython, capsys):
     point_to_first_cell()
     ipython.run_cell(cell, store_history=True)
-    assert (FIRST_CELL in (said := capsys.readouterr().out)) == pointed and 'NameError' in said
+    assert (RUN_FIRST_CELL in (said := capsys.readouterr().out)) == pointed and 'NameError' in said
 
 def test_a_hint_before_any_exercise_says_how_to_ask(monkeypatch, capsys):
     monkeypatch.setattr('gridstride.course.grading._last', None)

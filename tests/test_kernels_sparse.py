@@ -118,7 +118,7 @@ def test_an_order_of_columns_keeps_more():
     assert not torch.equal(order, search_order(w, seed=1))
     x = weights(8, 64, seed=1)
     assert torch.allclose(x[:, order] @ w[:, order].T, x @ w.T, atol=1e-3)  # the same elements in another order
-    with pytest.raises(ValueError, match='12 columns .*multiple of 8'): search_order(weights(4, 12))
+    with pytest.raises(ValueError, match=saying('12 columns', 'multiple of 8')): search_order(weights(4, 12))
 
 
 def test_two_fours_are_parted_in_the_best_way():
@@ -217,7 +217,7 @@ def test_24_refuses_in_words():
     with pytest.raises(TypeError, match='pack_24: w .*float32.*bfloat16, float16'): pack_24(w)
     with pytest.raises(ValueError, match='pack_24: .*16x40'): pack_24(w[:, :40].half())
     with pytest.raises(TypeError, match='x .*float16.*bfloat16'): multiply_24(x.half(), p)
-    with pytest.raises(ValueError, match=r'\(any, 64\)'): multiply_24(x[:, :32].contiguous(), p)
+    with pytest.raises(ValueError, match=r'\(n, 64\)'): multiply_24(x[:, :32].contiguous(), p)
     with pytest.raises(ValueError, match=r'bias .*\(64,\).*\(16,\)'): multiply_24(x, p, x[0])
 
 
@@ -248,7 +248,7 @@ def test_blocks_refuse_in_words():
     with pytest.raises(ValueError, match=saying('12x64', 'multiples of 8')): to_blocks(w[:12])
     b = to_blocks(w)
     with pytest.raises(TypeError, match='x is float16'): multiply_blocks(x.half(), b)
-    with pytest.raises(ValueError, match=r'\(any, 64\)'): multiply_blocks(x[:, :32].contiguous(), b)
+    with pytest.raises(ValueError, match=r'\(n, 64\)'): multiply_blocks(x[:, :32].contiguous(), b)
 
 
 # dtype, rows and columns of w, columns of x; None: a vector

@@ -305,7 +305,10 @@ def code_of(code):
 def _keys(variants, sources):
     "Return {name of a variant: key of its source}"
     if unknown_names := [name for name in sources if name not in variants]:
-        raise ValueError(f'sources= names {", ".join(unknown_names)}, but the variants are: {", ".join(variants)}')
+        raise ValueError(
+            f'sources= has entries for {", ".join(unknown_names)}, which are not variants; '
+            f'the variants are {", ".join(variants)}'
+        )
     if names_without_source := [k for k, fn in variants.items() if k not in sources and hasattr(fn, '__code__')]:
         raise ValueError(
             f'sources= has no entry for {", ".join(names_without_source)}: pass the kernel, its code or its parameters'

@@ -13,7 +13,7 @@ from . import program
 from .frontend.reader import kernels
 from .rewriters.rewrite import strip_line_directives
 from .toolchain.build import ARCH_MACRO, emulate
-from .toolchain.cache import BuildResult, cpu, headers_hash
+from .toolchain.cache import BuildResult, cpu_key, headers_hash
 from .toolchain.compilers import CPP_FOLDER
 from .toolchain.runtime_library import abi_checksum
 from ..diagnostics.settings import checks_to_compile
@@ -189,7 +189,8 @@ sys.exit(run_executable(sys.argv))
 
 def _machine():
     "Return what an executable is built for: this version of the emulator, and this CPU"
-    return json.loads(json.dumps([headers_hash(CPP_FOLDER / 'include'), headers_hash(CPP_FOLDER / 'runtime'), cpu()]))
+    header_hashes = [headers_hash(CPP_FOLDER / folder) for folder in ('include', 'runtime')]
+    return json.loads(json.dumps([*header_hashes, cpu_key()]))
 
 
 def write_executable(path, build_result, name, checks):

@@ -9,7 +9,7 @@ __all__ = ['ShortTracebackError', 'shorten_traceback', 'is_notebook_runtime', 'p
 
 _PACKAGE = os.path.dirname(os.path.dirname(__file__)) + os.sep
 _NOTEBOOK_RUNTIME = ('/IPython/', '/ipykernel/', '/traitlets/')
-_MAX_LINES = 4  # of the learner, the innermost ones
+_MAX_FRAMES = 4  # how many frames of the learner's code are printed: the innermost ones
 
 
 def is_notebook_runtime(file) -> bool:
@@ -41,7 +41,7 @@ _hook = None
 
 
 def _shorten_in_scripts():
-    "Install a hook that shortens the tracebacks of such errors when they end a script; other errors are unchanged"
+    "Install a hook that shortens the traceback of a `ShortTracebackError` that ends a script, and no others"
     global _hook
     if _hook:
         return
@@ -52,8 +52,9 @@ def _shorten_in_scripts():
         frames = _learner_frames(tb) if is_brief and os.environ.get('GRIDSTRIDE_TRACEBACK', '0') == '0' else []
         if not frames:
             return previous_hook(kind, error, tb)
-        text = traceback.format_list(frames[-_MAX_LINES:]) + traceback.format_exception_only(error)
-        sys.stderr.write(f'Traceback (most recent call last):\n{"".join(text)}(GRIDSTRIDE_TRACEBACK=1: every call)\n')
+        text = traceback.format_list(frames[-_MAX_FRAMES:]) + traceback.format_exception_only(error)
+        remedy = '(set GRIDSTRIDE_TRACEBACK=1 to see the full traceback)'
+        sys.stderr.write(f'Traceback (most recent call last):\n{"".join(text)}{remedy}\n')
 
     sys.excepthook = _hook
 
@@ -62,7 +63,7 @@ def _render(error):
     shell = sys.modules['IPython'].get_ipython()
     if getattr(shell.InteractiveTB, 'mode', '') == 'Verbose':
         return shell.InteractiveTB.structured_traceback(type(error), error, error.__traceback__, tb_offset=1)
-    lines = [_format_call(shell, frame) for frame in _learner_frames(error.__traceback__)[-_MAX_LINES:]]
+    lines = [_format_frame(shell, frame) for frame in _learner_frames(error.__traceback__)[-_MAX_FRAMES:]]
     message = '\n'.join([f'{type(error).__name__}: {error}', *getattr(error, '__notes__', [])]).split('\n')
     return [*lines, *message, '(%xmode Verbose, then %tb: every call)']
 
@@ -78,8 +79,8 @@ def _learner_frames(tb):
     return frames
 
 
-def _format_call(shell, frame):
-    "Format a call as `Cell In[3], line 5: k[1, 32](x)`"
+def _format_frame(shell, frame):
+    "Format a frame as `Cell In[3], line 5: k[1, 32](x)`"
     cell = getattr(shell.compile, 'format_code_name', lambda name: None)(frame.filename)
     text = linecache.getline(frame.filename, frame.lineno).strip()
     if text.startswith('get_ipython().run_cell_magic('):
@@ -87,7 +88,7 @@ def _format_call(shell, frame):
     return f'{" ".join(cell) if cell else frame.filename}, line {frame.lineno}: {text}'
 
 
-FIRST_CELL = "run the lesson's first cell, or all cells above this one (Run > Run All Above Selected Cell)"
+RUN_FIRST_CELL = "run the lesson's first cell, or all cells above this one (Run > Run All Above Selected Cell)"
 
 
 def point_to_first_cell():
@@ -99,7 +100,7 @@ def point_to_first_cell():
     def show(shell, kind, error, tb, tb_offset=None):
         cell = shell.history_manager.input_hist_raw[-1]
         if error.name in ('exercise', 'hint') or '@exercise(' in cell and 'exercise' not in shell.user_ns:
-            error.args = (f'{error}: {FIRST_CELL}',)
+            error.args = (f'{error}: {RUN_FIRST_CELL}',)
         shell.showtraceback((kind, error, tb), tb_offset=tb_offset)
 
     shell.set_custom_exc((NameError,), show)

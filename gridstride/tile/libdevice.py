@@ -40,8 +40,8 @@ def _integer_bits(x):
     return [int(value) & ((1 << x.dtype.int_bitwidth) - 1) for value in np.ravel(x.data)]
 
 
-def _bit_function(fn):
-    "Make a function of integers from a function of their bits"
+def _make_bit_function(fn):
+    "Return an elementwise function of integers that computes `fn(bits, width)`"
 
     def bit_function(x):
         x = block_of(x)
@@ -51,9 +51,9 @@ def _bit_function(fn):
     return bit_function
 
 
-popc = _bit_function(lambda bits, width: bin(bits).count('1'))
-clz = _bit_function(lambda bits, width: width - bits.bit_length())
-ffs = _bit_function(lambda bits, width: (bits & -bits).bit_length())
+popc = _make_bit_function(lambda bits, width: bin(bits).count('1'))
+clz = _make_bit_function(lambda bits, width: width - bits.bit_length())
+ffs = _make_bit_function(lambda bits, width: (bits & -bits).bit_length())
 
 
 def brev(x):
@@ -84,7 +84,7 @@ def int_as_float(x):
     return bitcast(block_of(x), DTYPES['float32'])
 
 
-def _conversion(name):
+def _make_conversion(name):
     "Return the conversion with a name such as float2int_rn; None for any other name"
     match = re.fullmatch(r'(?:float|double)2(int|uint|ll|ull)_(rn|rz|rd|ru)', name)
     if not match:
@@ -105,8 +105,8 @@ def _require_float(x, name):
     return x
 
 
-def _float_function(name):
-    "Return the function of this name in one of the tables, for blocks"
+def _make_float_function(name):
+    "Return the function `name` of `_UNARY`, `_BINARY` or `_PREDICATES`, applied elementwise to blocks"
 
     def unary(x):
         x = _require_float(x, name)
@@ -130,7 +130,7 @@ def __getattr__(k):
     if k.startswith('__'):
         raise AttributeError(k)
     if k in _UNARY or k in _BINARY or k in _PREDICATES:
-        return _float_function(k)
-    if conversion := _conversion(k):
+        return _make_float_function(k)
+    if conversion := _make_conversion(k):
         return conversion
     raise unsupported_name(f'libdevice.{k}')

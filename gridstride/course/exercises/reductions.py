@@ -156,7 +156,7 @@ def _(fn, rng, h, w):
         raise AssertionError('no shared memory, barrier or atomic is needed within a warp: use cuda.shfl_down_sync')
     if w % 8 == 0 and s.global_load_sectors > s.global_load_ideal:
         reason = f'{s.global_load_sectors} sectors are read, but {s.global_load_ideal} suffice'
-        raise AssertionError(f'{reason}: coalesce the loads, so that neighbouring lanes read neighbouring elements')
+        raise AssertionError(f'{reason}: coalesce the loads, so that consecutive lanes read consecutive elements')
     if w >= 64 and s.global_load_requests > 2 * h * cdiv(w, 32):
         raise AssertionError(f'{s.global_load_requests} requests for {h} rows of {w}: let all 32 lanes read')
     check_distribution(t, 'written', h, f'wrote {h} rows', 'give each warp one row', group_size=32)

@@ -12,7 +12,7 @@ from .cache import (
     LOG,
     BuildResult,
     build,
-    cpu,
+    cpu_key,
     headers_hash,
     cached_result,
     index_path,
@@ -98,7 +98,7 @@ class CompileRequest(NamedTuple):
             ),
             [c.path, '-shared', *objects, *link_flags(), '-o', f'{self.name}.so'],
         ]
-        return self.sources, commands, c, cpu(), headers_hash(CPP_FOLDER / 'include'), *self.key_parts
+        return self.sources, commands, c, cpu_key(), headers_hash(CPP_FOLDER / 'include'), *self.key_parts
 
 
 def compile_module(
@@ -305,7 +305,7 @@ def emulate(
 
     key = src, name, checks, extra_flags, original, extensions, defines, prefix, suffix, units, folder, include
     key = *key, folders_in_environment()
-    key = *key, compiler(), cpu(), headers_hash(CPP_FOLDER / 'include'), _tracing.flags
+    key = *key, compiler(), cpu_key(), headers_hash(CPP_FOLDER / 'include'), _tracing.flags
     index_entry, found = index_path('includes', key), None
     if not is_current(fingerprint := read_index(index_entry)):
         found = headers_of(texts, folder, include, defines)

@@ -35,7 +35,7 @@ def headers_hash(folder):
 
 
 @lru_cache
-def cpu():
+def cpu_key():
     "Return a key for this CPU and C library, because machines that share a home folder may be incompatible"
     try:
         info = Path('/proc/cpuinfo').read_text()
@@ -486,7 +486,7 @@ def lock_entry(entry):
             fcntl.flock(lock, fcntl.LOCK_UN)  # a process that was forked meanwhile has the file open, too
 
 
-def run_first_time(command, folder, report_delay=0.0):
+def run_one_time_build(command, folder, report_delay=0.0):
     """Run a compiler; after `report_delay` seconds, print that this happens only once.
 
     Linking is not reported, because it is fast."""

@@ -4,7 +4,7 @@ import os, sys, threading, zlib
 from functools import lru_cache
 from pathlib import Path
 
-from .cache import build, cpu, run_first_time, entry_folder, headers_hash
+from .cache import build, cpu_key, run_one_time_build, entry_folder, headers_hash
 from .compilers import STATIC_LIBRARY_FLAGS, common_flags, compiler, CPP_FOLDER
 
 
@@ -78,7 +78,7 @@ def _build_arguments(*extra_flags):
         '-pthread',
         *STATIC_LIBRARY_FLAGS,
     ]
-    key = c, cpu(), headers_hash(CPP_FOLDER / 'runtime'), headers_hash(CPP_FOLDER / 'include')
+    key = c, cpu_key(), headers_hash(CPP_FOLDER / 'runtime'), headers_hash(CPP_FOLDER / 'include')
     return {}, [[_relocatable(command) for command in compile_commands], _relocatable(link)], *key
 
 
@@ -93,7 +93,7 @@ def _relocatable(command):
 
 def _run_in_package(command, folder):
     "Run a command that `_relocatable` returned"
-    return run_first_time([argument.replace(_PACKAGE_FOLDER, str(CPP_FOLDER)) for argument in command], folder)
+    return run_one_time_build([argument.replace(_PACKAGE_FOLDER, str(CPP_FOLDER)) for argument in command], folder)
 
 
 def prepare_runtime():

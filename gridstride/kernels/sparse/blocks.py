@@ -131,7 +131,7 @@ def multiply_blocks(
     Raises TypeError or ValueError for unsupported operands, Unavailable on a GPU other than Hopper."""
     check_tensor('multiply_blocks', x, [dtype_name(w.values)])
     if x.dim() != 2 or x.shape[1] != w.shape[1]:
-        raise ValueError(f'multiply_blocks: x has shape {tuple(x.shape)}; expected (any, {w.shape[1]})')
+        raise ValueError(f'multiply_blocks: x has shape {tuple(x.shape)}; expected (n, {w.shape[1]})')
     for name, array in zip(BlockSparseMatrix._fields[2:], w[2:]):
         check_tensor('multiply_blocks', array, [dtype_name(array)], name)
         if array.device != x.device:

@@ -41,7 +41,7 @@ def _check_matrix(op_name, w):
     if not hasattr(w, 'is_floating_point') or not w.is_floating_point() or w.dim() != 2:
         raise TypeError(f'{op_name}: w must be a torch tensor of floats with two axes; got a {type(w).__name__}')
     if w.shape[1] % 4:
-        raise ValueError(f'{op_name}: w has {w.shape[1]} columns but must have a multiple of 4; pad it with zeros')
+        raise ValueError(f'{op_name}: w has {w.shape[1]} columns; expected a multiple of 4: pad w with zeros')
     if w.isnan().any():
         row, column = w.isnan().nonzero()[0].tolist()
         raise ValueError(f'{op_name}: w[{row}, {column}] is NaN, which has no magnitude: replace it first')
@@ -165,7 +165,7 @@ def search_order(
     "Channel Permutations for N:M Sparsity"."""
     _check_matrix('search_order', w)
     if w.shape[1] % 8:
-        raise ValueError(f'search_order: w has {w.shape[1]} columns but must have a multiple of 8; pad it with zeros')
+        raise ValueError(f'search_order: w has {w.shape[1]} columns; expected a multiple of 8: pad w with zeros')
     magnitudes, order = w.detach().abs().float(), torch.arange(w.shape[1], device=w.device)
     generator, splits = torch.Generator().manual_seed(seed), _group_splits().to(w.device)
     for _ in range(iterations):

@@ -267,7 +267,7 @@ def multiply_24(
     Raises TypeError or ValueError for unsupported operands, Unavailable on a GPU older than Ampere."""
     check_tensor('multiply_24', x, [dtype_name(packed.values)])
     if x.dim() != 2 or x.shape[1] != packed.shape[1]:
-        raise ValueError(f'multiply_24: x has shape {tuple(x.shape)}; expected (any, {packed.shape[1]})')
+        raise ValueError(f'multiply_24: x has shape {tuple(x.shape)}; expected (n, {packed.shape[1]})')
     for name, array in (('values', packed.values), ('words', packed.words)):
         check_tensor('multiply_24', array, [dtype_name(array)], name)
         if array.device != x.device:

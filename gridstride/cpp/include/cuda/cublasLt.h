@@ -105,7 +105,7 @@ struct cublasLtMatmulDescOpaque_t {
     uint32_t epilogue = CUBLASLT_EPILOGUE_DEFAULT;
     const void *bias = nullptr, *aux = nullptr;
     int64_t bias_stride = 0, aux_ld = 0, aux_stride = 0;
-    int32_t bias_type = -1;                               // -1: the type of the result
+    int32_t bias_type = -1;                               // -1: same as the type of D
 };
 
 struct cublasLtContext {};
@@ -199,9 +199,9 @@ inline double gelu(double x) { return 0.5 * x * (1 + tanh(0.7978845608028654 * (
 
 struct LtGemm {
     cublasLtMatmulDescOpaque_t d;
-    cublasLtMatrixLayoutOpaque_t la, lb, lc, ld;
+    cublasLtMatrixLayoutOpaque_t la, lb, lc, ld;          // the layouts of A, B, C and D
     const void *alpha, *a, *b, *beta, *c;
-    void *out;
+    void *out;                                            // D
 
     bool transposes_a() const { return d.op_a != CUBLAS_OP_N; }
     bool transposes_b() const { return d.op_b != CUBLAS_OP_N; }
@@ -232,7 +232,7 @@ struct LtGemm {
         const cudaDataType bias_type = d.bias_type < 0 ? ld.type : cudaDataType(d.bias_type);
         if (has(CUBLASLT_EPILOGUE_BIAS))
             x += read_element(bias_type, d.bias, size_t(row) + size_t(batch) * size_t(d.bias_stride));
-        if (has(128))                                      // stores the input of the activation
+        if (has(128))                                      // AUX: stores the input of the activation
             write_element(ld.type, const_cast<void *>(d.aux),
                 size_t(column) * size_t(d.aux_ld) + size_t(row) + size_t(batch) * size_t(d.aux_stride), x);
         return has(CUBLASLT_EPILOGUE_RELU) ? (x > 0 ? x : 0) : has(CUBLASLT_EPILOGUE_GELU) ? gelu(x) : x;
@@ -262,7 +262,7 @@ struct LtGemm {
 }
 inline cublasStatus_t cublasLtMatmulDescSetAttribute(
     cublasLtMatmulDesc_t d, cublasLtMatmulDescAttributes_t name, const void *value, size_t bytes) {
-    if (name == CUBLASLT_MATMUL_DESC_FAST_ACCUM) return CUBLAS_STATUS_SUCCESS;      // accumulation is in double
+    if (name == CUBLASLT_MATMUL_DESC_FAST_ACCUM) return CUBLAS_STATUS_SUCCESS;      // ignored: accumulators are double
     return gridstride::blas::set_attribute(gridstride::blas::attribute_of(*d, name), value, bytes);
 }
 inline cublasStatus_t cublasLtMatmulDescGetAttribute(
