@@ -521,7 +521,7 @@ def test_local_arrays(which, request):
     assert t.tolist() == [0, 64*1024 - 128]
     for f in m.large_frame, m.too_large_frame:
         e = finding(f, x())
-        assert (e.kind, e.code) == ('crash', 'stack') and e.fields['kilobytes'] == 640
+        assert (e.kind, e.code) == ('crash', 'stack') and e.fields['kilobytes'] == 644
 
 
 TWO = '''__global__ void a(float *x) { extern __shared__ float s[]; s[0] = x[0]; }
