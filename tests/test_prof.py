@@ -94,7 +94,7 @@ def test_the_table_of_lines_points_at_the_bank_conflicts(kernels):
     k = kernels[0]
     k.lines = ncu_report.parse_source_lines(sample('ncu_2025.3_source.csv'))[0][1]
     t = ncu_report.source_table(k)
-    assert t.head[-1] == 'bank conflicts'
+    assert t.header[-1] == 'bank conflicts'
     worst = max(t.rows, key=lambda r: r[2])
     assert worst[0] == 9 and worst[-1] == '4,063,232' and worst[4].startswith('shared memory')
     assert sum(l.samples for l in k.lines) == 3514 and '3,514 samples' in t.title

@@ -364,7 +364,7 @@ def test_a_claim_about_a_recording_stops_no_reader(made, monkeypatch, capsys):
 def test_a_table_of_claims_has_a_row_per_claim(folder, monkeypatch):
     recorded('profiling_b', lambda: 2.5)
     t = claim_table(('a', 2.2, 2.534, 2.8, 'x'), ('b', 30, 20, None, 'ms', 3), ('c', 1, None, 2), title='T')
-    assert t.title == 'T' and t.head[-1] == EXPECTED.lstrip('<')
+    assert t.title == 'T' and t.header[-1] == EXPECTED.lstrip('<')
     assert [row[:2] for row in t.rows][:2] == [['a', '2.53x'], ['b', '20 ms']]
     assert t.rows[2][0] == 'c' and not re.search(r'\d', t.rows[2][1])
     assert ['not here' in row[2] for row in t.rows] == ['3 ms' in row[2] for row in t.rows] == [False, True, False]

@@ -143,7 +143,9 @@ class TileKernel(NamedTuple):
         try:
             handle = load_machine_code(self.cubin, name)
         except (OSError, RuntimeError) as e:
-            raise Unavailable(f'the machine code of {self.by} for {self.arch} cannot be loaded here ({e})') from None
+            raise Unavailable(
+                f'the machine code that {self.by} generated for {self.arch} cannot be loaded here ({e})'
+            ) from None
         if shared:
             set_max_dynamic_smem(handle, name, shared)
 

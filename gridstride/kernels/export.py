@@ -206,7 +206,7 @@ def export(folder, match='') -> list:  # of the files written
     "Write a `.cu` file per kernel whose name contains `match`, and `run.sh`, which compiles and runs them, to `folder`"
     folder = Path(folder)
     if folder.exists() and not folder.is_dir():
-        raise ValueError(f'export: {folder} is a file; expected a folder: pass another name')
+        raise ValueError(f'export: {folder} is a file, not a folder: pass another name')
     folder.mkdir(parents=True, exist_ok=True)
     programs = {spec.name: program_text(spec) for spec in list_exports() if match in spec.name}
     programs |= {name: text for name, text in operator_programs().items() if match in name}

@@ -10,7 +10,7 @@ __all__ = ['Percentage', 'CellText', 'Table']
 # is a fraction with a bar in the background. A `CellText` has a tooltip and optionally the colour that a picture next
 # to the table uses for it.
 class Percentage(float):
-    """A fraction, 0 to 1, shown as a percentage over a bar.
+    """A fraction, 0 to 1, shown as a percentage with a data bar in the background.
 
     >>> str(Percentage(0.25))
     '25%'"""
@@ -30,14 +30,15 @@ class CellText(str):
         return cell_text
 
 
-# On dark pages, `plots.SCHEME` selects the dark one of the two colours of a dot by its class.
+# The colour of a dot may be a CSS `light-dark()` pair. The class `gridstride` applies `plots.SCHEME` to the dot, which
+# selects the dark colour on dark pages.
 _DOT = 'display:inline-block;width:.7em;height:.7em;border:1px solid #9aa5b1'
 _BAR = 'rgba(80,140,220,.35)'
 
 
-def _style(x, is_left):
+def _style(x, is_left_aligned):
     "Return the CSS of a cell"
-    style = ['text-align:left' if is_left else 'text-align:right;white-space:nowrap']
+    style = ['text-align:left' if is_left_aligned else 'text-align:right;white-space:nowrap']
     if isinstance(x, Percentage):
         style.append(f'background:linear-gradient(90deg,{_BAR} {100 * min(max(x, 0), 1):.1f}%,transparent 0)')
     if depth := getattr(x, 'depth', 0):
@@ -45,21 +46,21 @@ def _style(x, is_left):
     return ';'.join(style)
 
 
-def _cell(x, is_left):
+def _cell_html(x, is_left_aligned):
     "Return a cell as HTML"
     title = f' title="{escape(x.tooltip)}"' if getattr(x, 'tooltip', '') else ''
     color = getattr(x, 'color', '')
     dot = f'<span class="gridstride" style="{_DOT};background:{color}"></span> ' if color else ''
-    return f'<td style="{_style(x, is_left)}"{title}>{dot}{escape(str(x))}</td>'
+    return f'<td style="{_style(x, is_left_aligned)}"{title}>{dot}{escape(str(x))}</td>'
 
 
 class Table:
-    """A table of rows below a head. A column is left-aligned if its head begins with `<`, or if the table has no head.
-    When the table is printed, long text in the last column is wrapped."""
+    """Rows of cells below a header row. A column is left-aligned if its header begins with `<`, or if there is no
+    header row. When the table is printed, long text in the last column is wrapped."""
 
     def __init__(
         self,
-        head,  # strings, or empty
+        header,  # strings, one per column, or empty
         rows,  # lists of cells: strings, numbers, `Percentage`s, `CellText`s
         title='',  # a line above the table
         note='',  # lines below the table
@@ -67,14 +68,16 @@ class Table:
         self.rows = [list(r) for r in rows]
         self.title = title
         self.note = note
-        self.is_left = [h.startswith('<') for h in head] or [True] * max(map(len, self.rows), default=0)  # per column
-        self.head = [h.lstrip('<') for h in head]
+        self.is_left_aligned = [h.startswith('<') for h in header] or [True] * max(
+            map(len, self.rows), default=0
+        )  # per column
+        self.header = [h.lstrip('<') for h in header]
 
     def __repr__(self):
         rows = [[f"{'  ' * getattr(c, 'depth', 0)}{c}" for c in r] for r in self.rows]
-        rows = [self.head, *rows] if self.head else rows
-        widths = [max(len(r[i]) for r in rows) for i in range(len(self.is_left))]
-        if self.head and self.is_left[-1]:
+        rows = [self.header, *rows] if self.header else rows
+        widths = [max(len(r[i]) for r in rows) for i in range(len(self.is_left_aligned))]
+        if self.header and self.is_left_aligned[-1]:
             widths[-1] = min(widths[-1], 100)
         lines = [line for r in rows for line in self._format_row(r, widths)]
         return '\n'.join([*filter(None, [self.title]), *lines, *filter(None, [self.note])])
@@ -82,16 +85,16 @@ class Table:
     def _format_row(self, row, widths):
         "Format a row as text: one line, or more if its last column is wrapped"
         first_line, *other_lines = textwrap.wrap(row[-1], widths[-1]) if len(row[-1]) > widths[-1] else [row[-1]]
-        cells = zip([*row[:-1], first_line], widths, self.is_left)
-        line = '  '.join(c.ljust(w) if is_left else c.rjust(w) for c, w, is_left in cells).rstrip()
+        cells = zip([*row[:-1], first_line], widths, self.is_left_aligned)
+        line = '  '.join(c.ljust(w) if is_left_aligned else c.rjust(w) for c, w, is_left_aligned in cells).rstrip()
         indentation = ' ' * (sum(widths[:-1]) + 2 * (len(widths) - 1))
         return [line, *(f'{indentation}{text}' for text in other_lines)]
 
     def _repr_html_(self):
-        alignments = ['left' if is_left else 'right' for is_left in self.is_left]
-        head = ''.join(f'<th style="text-align:{s}">{escape(h)}</th>' for h, s in zip(self.head, alignments))
-        head = f'<thead><tr>{head}</tr></thead>' if head else ''
-        body = ''.join(f'<tr>{"".join(map(_cell, r, self.is_left))}</tr>' for r in self.rows)
+        alignments = ['left' if is_left_aligned else 'right' for is_left_aligned in self.is_left_aligned]
+        header_cells = ''.join(f'<th style="text-align:{s}">{escape(h)}</th>' for h, s in zip(self.header, alignments))
+        head = f'<thead><tr>{header_cells}</tr></thead>' if header_cells else ''
+        body = ''.join(f'<tr>{"".join(map(_cell_html, r, self.is_left_aligned))}</tr>' for r in self.rows)
         title = f'<p style="margin:.4em 0 .2em"><b>{escape(self.title)}</b></p>' if self.title else ''
         note = f'<p style="margin:.2em 0 .8em">{escape(self.note)}</p>'.replace('\n', '<br>') if self.note else ''
         return f'{title}<table>{head}<tbody>{body}</tbody></table>{note}'

@@ -192,10 +192,10 @@ def scaled(body): return f'__global__ void f(float *x) {{ x[threadIdx.x] = {body
 
 @pytest.mark.slow
 def test_09_doubles_are_found_with_their_line():
-    assert not source_to_sass.doubles(source_to_sass.sass(scaled('x[threadIdx.x]*2.f')))
+    assert not source_to_sass.fp64_instructions(source_to_sass.sass(scaled('x[threadIdx.x]*2.f')))
     listing = source_to_sass.compile_answer(source_to_sass.sass, lambda: scaled('x[threadIdx.x]*.1'), 'f', 'sm_90')
     with pytest.raises(AssertionError, match='line 1'):
-        source_to_sass.check_no_instructions(source_to_sass.doubles(listing), 'doubles')
+        source_to_sass.check_no_instructions(source_to_sass.fp64_instructions(listing), 'doubles')
 
 
 def test_09_a_product_that_is_added_separately_is_reported():

@@ -151,7 +151,7 @@ def _(fn, rng, rows, columns, multiple, dtype, transposed, device):
             raise AssertionError(f'{name}: expected a tensor; got {actual!r}')
         for attribute, a, b in zip(ATTRIBUTES, _attributes(actual), _attributes(expected)):
             if a != b:
-                raise AssertionError(f'{name}: {attribute} is {a}; expected {b}, as in the real result')
+                raise AssertionError(f'{name}: {attribute} is {a}; expected {b}, as for a real tensor')
     if fixed := _symbolic_columns(fn, multiple):
         raise AssertionError(f'with symbolic sizes, torch had to fix a size to {fixed[0]}, and would compile again')
 
@@ -199,7 +199,9 @@ def _(fn, rng, shape, cap):
     try:
         gradcheck(lambda x: softcap(x, cap), x)
     except GradcheckError:
-        raise AssertionError('the gradient differs from the finite differences that gradcheck computes') from None
+        raise AssertionError(
+            'the gradient differs from the numerical gradient (finite differences) of gradcheck'
+        ) from None
 
 
 # vmap
@@ -247,4 +249,5 @@ def _(fn, rng, batch, rows, columns, dim):
     result = torch.vmap(op, in_dims=(dim, None))(moved, weight)
     check(result, rescale(x, weight), rtol=1e-9, atol=1e-9)
     if calls != [(batch * rows, columns)]:
-        raise AssertionError(f'call the operator once, with {batch * rows} rows; it was called with the shapes {calls}')
+        problem = f'it was called with inputs of the shapes {calls}'
+        raise AssertionError(f'call the operator once, with {batch * rows} rows; {problem}')

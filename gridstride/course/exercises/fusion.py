@@ -154,7 +154,8 @@ def _(fn, rng, n):
         match = re.search('respect to input ([01])', str(e))
         input_name = 'ab'[int(match[1])] if match else 'a or b'
         raise AssertionError(
-            f'n = {n}: the gradient of {input_name} differs from the finite differences that gradcheck computes'
+            f'n = {n}: the gradient of {input_name} differs from the numerical gradient (finite differences) of '
+            'gradcheck'
         ) from None
 
 

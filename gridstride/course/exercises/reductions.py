@@ -272,7 +272,7 @@ def _(fn, rng, n, fraction):
         raise AssertionError(f'count[0] is {int(count[0])}, but {len(expected)} of the {n} elements are positive')
     check(out[: len(expected)], expected)
     if not torch.isnan(out[len(expected) :]).all():
-        raise AssertionError(f'out[{len(expected)}:] was written, past the elements that are kept')
+        raise AssertionError(f'out[{len(expected)}:] must not be written: only {len(expected)} elements are kept')
     if n == 128 and t.stats.shared_load_requests > 120:
         reason = f'{t.stats.shared_load_requests} load requests to shared memory'
         raise AssertionError(f'{reason}: scan in steps 1, 2, 4, ..., which takes about 60 requests for four warps')

@@ -102,7 +102,7 @@ def _(fn, rng, sizes, spread, level):
     for name, actual, expected in zip('mso', result, expected_value):
         if not np.allclose(actual, expected, rtol=1e-11, atol=1e-12):
             raise AssertionError(
-                f'parts of {", ".join(map(str, sizes))} scores: {name} is {actual}; expected {expected}'
+                f'after merging parts of {", ".join(map(str, sizes))} scores, {name} is {actual}; expected {expected}'
             )
 
 

@@ -9,15 +9,15 @@ from .cuda_c import launch, source
 from ...utils import cdiv, check
 
 __all__ = [
-    'BLOCKS',
+    'BLOCK_SIZE_CASES',
     'MAX_PER_FMA',
     'compile_answer',
     'check_no_instructions',
     'expected_gelu',
-    'doubles',
-    'stores',
+    'fp64_instructions',
+    'global_writes',
     'check_registers',
-    'best_block',
+    'best_block_size',
     'has_wide_loads',
     'check_wide_loads',
 ]
@@ -36,7 +36,7 @@ def compile_answer(f, fn, name, arch):  # f: sass or resources
 
 
 def check_no_instructions(instructions, why):
-    "Raise `AssertionError` that names the instructions found, with their source lines"
+    "Raise `AssertionError` if there are any `instructions`; name the first, with its source line, and count the others"
     if instructions:
         raise AssertionError(
             f"{why}: see {instructions[0].op} in line {instructions[0].line} of the source"
@@ -50,8 +50,8 @@ def expected_gelu(x):
     return (0.5 * x * (1 + np.tanh(0.7978845608 * (x + 0.044715 * x**3)))).astype(np.float32)
 
 
-def doubles(listing):
-    "Return the instructions that compute with doubles, or convert to or from doubles"
+def fp64_instructions(listing):
+    "Return the double-precision (FP64) instructions, including conversions from and to double"
     return [
         i
         for i in listing.instructions
@@ -65,8 +65,8 @@ def doubles(listing):
     hints=[
         'Look at the whole listing and at `sass(src).ops()`: which instructions begin with `D`, or contain `F64`? '
         '`.lines` gives their source lines.',
-        'A constant with a point is a double unless an `f` follows: `0.5f`. One double operand makes the whole sum '
-        'or product a double.',
+        'A floating-point literal is a double unless it has the suffix `f`: `0.5f`. One double operand makes the '
+        'whole sum or product a double.',
         '`tanh` of a float is a float, and `tanhf` always is; but its argument, and what you add to it, must be '
         'floats too: `1.f`.',
     ],
@@ -77,12 +77,12 @@ def _(fn, rng, n=200, arch=None):
     check(out, expected_gelu(x), atol=2e-6)  # a few rounding errors of values below 10
     if arch:
         check_no_instructions(
-            doubles(compile_answer(sass, fn, 'gelu_k', arch)),
-            'the results are right, but part of the kernel still computes with doubles',
+            fp64_instructions(compile_answer(sass, fn, 'gelu_k', arch)),
+            'the results are right, but part of the kernel still computes in double precision',
         )
 
 
-def stores(listing) -> list:
+def global_writes(listing) -> list:
     "Return the instructions that write global memory"
     return [i for i in listing.instructions if i.op.startswith(('STG', 'ST.', 'RED', 'ATOM'))]
 
@@ -92,14 +92,14 @@ def check_registers(fn, arch):
     r, listing = compile_answer(resources, fn, 'count_k', arch), compile_answer(sass, fn, 'count_k', arch)
     check_no_instructions(
         [i for i in listing.instructions if i.kind == 'local'],
-        f'the results are right, but a thread has {r.local} bytes of local memory',
+        f'the results are right, but each thread uses {r.local} bytes of local memory',
     )
     check_no_instructions(
         [i for i in listing.instructions if i.kind == 'shared'],
         'the results are right, but the counts are in shared memory: keep them in registers',
     )
     check_no_instructions(
-        [store for loop in listing.loops for store in stores(loop)],
+        [write for loop in listing.loops for write in global_writes(loop)],
         'the results are right, but the kernel writes to global memory in a loop: count in registers, and write at '
         'the end',
     )
@@ -111,8 +111,8 @@ def check_registers(fn, arch):
     + [dict(h=4, w=70_000, equal=True)]  # does not fit into 16 bits
     + [dict(arch=a) for a in ('sm_90', 'sm_75')],
     hints=[
-        'Which index does the compiler not know? Turn it into one that the compiler knows: a constant, or the '
-        'variable of a loop with a constant length.',
+        'Which index is not known at compile time? Replace it by one that is: a constant, or the counter of a loop '
+        'with a constant trip count.',
         'A value in memory cannot select a register. But you can compare that value with each of 0, 1, 2 and 3.',
         'For each element `v` of the row: `for (int j = 0; j < 4; j++) count[j] += v == j;` The compiler unrolls '
         'it into four comparisons.',
@@ -126,14 +126,14 @@ def _(fn, rng, h=40, w=30, equal=False, arch=None):  # equal: all elements of a 
         check_registers(fn, arch)
 
 
-def best_block(registers, bytes_per_thread, arch):
+def best_block_size(registers, bytes_per_thread, arch):
     "Return the expected result of source_to_sass.block"
     occupancies = {b: occupancy(registers, bytes_per_thread * b, b, arch).fraction for b in range(32, 1025, 32)}
     best = max(occupancies.values())
     return next(b for b, fraction in occupancies.items() if fraction == best) if best else 0
 
 
-BLOCKS = (
+BLOCK_SIZE_CASES = (
     (32, 0, 'sm_90'),
     (40, 0, 'sm_90'),
     (96, 0, 'sm_90'),
@@ -151,18 +151,18 @@ BLOCKS = (
 
 @problem(
     'source_to_sass.block',
-    cases=[dict(registers=r, each=e, arch=a) for r, e, a in BLOCKS],
+    cases=[dict(registers=r, each=e, arch=a) for r, e, a in BLOCK_SIZE_CASES],
     hints=[
         'There are only 32 sizes: 32, 64, 96, up to 1024. Compute the occupancy of each.',
         '`occupancy(registers, each*block, block, arch).fraction`: a larger block takes more shared memory. '
         'The occupancy is 0 if not even one block fits.',
-        '`max` gives the first of several that are equal: `max(range(32, 1025, 32), key=share)`. '
-        'If the occupancy is 0, return 0.',
+        'If several sizes are equally good, `max` returns the first: `max(range(32, 1025, 32), key=f)`, where '
+        '`f(block)` returns the occupancy. If the occupancy is 0, return 0.',
     ],
 )
 def _(fn, rng, registers, each, arch):
     result = fn(registers, each, arch)
-    expected = best_block(registers, each, arch)
+    expected = best_block_size(registers, each, arch)
     if result == expected:
         return
 
@@ -174,28 +174,30 @@ def _(fn, rng, registers, each, arch):
         )
 
     if not isinstance(result, (int, np.integer)) or isinstance(result, bool):
-        raise AssertionError(f'return the number of threads as an integer; got {result!r}')
+        raise AssertionError(f'return the number of threads per block as an integer; got {result!r}')
     if not expected:
-        raise AssertionError(f'no block can be launched with {each} bytes per thread: return 0, not {result}')
+        raise AssertionError(
+            f'no block can be launched with {each} bytes of shared memory per thread: return 0, not {result}'
+        )
     raise AssertionError(
         f'got {result} threads (occupancy: {percentage(result)}), expected {expected} ({percentage(expected)}): return '
-        'the smallest block with the highest occupancy'
+        'the smallest block size with the highest occupancy'
     )
 
 
 MAX_PER_FMA = 3  # instructions per FMA
 
 
-def _advice_on_multiplies(products):  # number of products of a loop that are not added
+def _advice_on_multiplies(num_fmuls):  # of a loop
     "Return advice on products that are not part of an FMA"
-    advice = 'which needs a separate add: add each product to the sum separately, o += a.x*b.x; o += a.y*b.y;'
-    return f'. {products} of the products are FMULs, {advice}' if products else ''
+    advice = 'add each product to the sum in its own statement, o += a.x*b.x; o += a.y*b.y;'
+    return f'. Products that are not fused with an add (FMUL): {num_fmuls}; {advice}' if num_fmuls else ''
 
 
 _REMAINDER_LOOP = (
-    'the results are right, but the longest loop with products is the one for the remaining elements, which the '
+    'the results are right, but the loop with the most FFMAs is the one for the remaining elements, which the '
     'compiler unrolled, and it loads less than 16 bytes at a time: distribute the remaining elements '
-    'over the threads, from n/4*4 + t with stride all'
+    'over the threads, from `n/4*4 + t` with stride `all`'
 )
 
 
@@ -205,7 +207,7 @@ def has_wide_loads(loop):
 
 
 def check_wide_loads(fn, arch):
-    "Raise `AssertionError` unless the loop that multiplies loads 16 bytes at a time and has few other instructions"
+    "Raise `AssertionError` unless the loop with the most FFMAs loads 16 bytes at a time and has few other instructions"
     loops = compile_answer(sass, fn, 'dots_k', arch).loops
     loop = max(loops, key=lambda loop: (loop.ops()['FFMA'], has_wide_loads(loop)), default=None)
     if not loop or not loop.ops()['FFMA']:
@@ -215,15 +217,14 @@ def check_wide_loads(fn, arch):
     narrow_loads = [i for i in loop.instructions if i.op.startswith('LDG') and '.128' not in i.op]
     if narrow_loads and any(map(has_wide_loads, loops)):
         check_no_instructions(narrow_loads, _REMAINDER_LOOP)
-    why = 'the results are right, but the loop with the products still loads less than 16 bytes at a time'
+    why = 'the results are right, but the loop with the FFMAs still loads less than 16 bytes at a time'
     check_no_instructions(narrow_loads, why)
-    products = loop.ops()['FMUL']
     instructions_per_fma = len(loop.instructions) / loop.ops()['FFMA']
     if instructions_per_fma > MAX_PER_FMA:
         raise AssertionError(
             f"the results are right, but the loop has {len(loop.instructions)} instructions for "
             f"{loop.ops()['FFMA']} FMAs, {instructions_per_fma:.1f} per FMA; at most {MAX_PER_FMA} are allowed"
-            + _advice_on_multiplies(products)
+            + _advice_on_multiplies(loop.ops()['FMUL'])
         )
 
 
@@ -246,7 +247,7 @@ def check_wide_loads(fn, arch):
     hints=[
         'A `float4` has four floats, `.x`, `.y`, `.z` and `.w`, and is loaded at once: '
         '`const float4 *x4 = (const float4 *)x;`, and `x4[i]` holds elements `4*i` to `4*i+3`.',
-        'There are `n/4` whole float4s. The loop goes through them as the old one went through the floats: from '
+        'There are `n/4` whole float4s. The loop iterates over them as the old one did over the floats: from '
         '`t`, with stride `all`.',
         'The one, two or three remaining elements begin at `n/4*4`. A second loop, like the old one, '
         '`for (int i = n/4*4 + t; ...)`, takes them.',

@@ -151,7 +151,9 @@ def _(fn, rng, h, w, k, tile):
     th, tw, tk = tile
     if block.loaded != {(th, tk), (tk, tw)}:
         shapes = ', '.join(f'{a} by {b}' for a, b in sorted(block.loaded)) or 'none'
-        raise AssertionError(f'load tiles of {th} by {tk} and of {tk} by {tw} with `ct.load`; it loaded {shapes}')
+        raise AssertionError(
+            f'load tiles of {th} by {tk} and of {tk} by {tw} with `ct.load`; the kernel loaded {shapes}'
+        )
 
 
 class _Watched(Tiles):

@@ -1,23 +1,24 @@
-// The tiles of rows that blocks process, and the keys that their rows attend to.
-// group: heads of q that share a head of k. PAIR: rows from `other_first_row` on also attend to the `other_keys` keys
-// of a second array, and `order` lists the tiles in the order in which blocks take them.
+// The sizes of a launch. `rows` counts query positions, and `keys` positions of keys and values, each per sequence and
+// head. group: query heads per KV head (GQA). PAIR (ring attention): query rows from `other_first_row` on also attend
+// to the `other_keys` keys of a second array, and `order` lists the tiles in the order in which blocks process them.
 struct Sizes {
     int batch, heads, group, rows, keys, window, section_heads, other_first_row, other_keys;
     const int *order;
 };
-// The steps of BN keys of a tile, from `first_step` up to but excluding `end_step`. Steps from `own_steps` on read keys
-// of the second array.
+// A work tile: BM query rows of one head, from `row` on. It takes the steps [first_step, end_step), of BN keys each;
+// those from `own_steps` on read keys of the second array.
 struct Tile { int batch, head, row, rows, keys, first_step, end_step, own_steps, other_first_row, other_keys; };
 
 __device__ int cdiv(int a, int b) { return (a + b - 1)/b; }
 __device__ int count_tiles(const Sizes &dims) { return dims.batch*dims.heads*cdiv(dims.rows, BM); }
 
-// Returns the index of the nth tile that blocks take
+// Returns the index of the tile that is nth in scheduling order
 __device__ int nth_tile(int n, const Sizes &dims) { return PAIR ? dims.order[n] : n; }
 
 // The L2 cache holds the keys and values of `section_heads` heads, so blocks finish these heads before they begin
-// others. The last rows of these heads come first: with a causal mask they have the most keys, and a long tile at the
-// end would leave other SMs idle.
+// others. The last rows of these heads come first (longest processing time first): with a causal mask they attend to
+// the most keys, and a long tile at the end would leave other SMs idle. LENS: `lens` contains the number of query rows
+// of each sequence, then the number of keys of each.
 __device__ Tile tile_of(int n, const Sizes &dims, const int *lens) {
     int row_tiles = cdiv(dims.rows, BM), all_heads = dims.batch*dims.heads;
     int section = n/(dims.section_heads*row_tiles), index = n%(dims.section_heads*row_tiles);
@@ -36,7 +37,8 @@ __device__ Tile tile_of(int n, const Sizes &dims, const int *lens) {
     return t;
 }
 
-// PAIR: returns the end of the keys that row i attends to, in the array that has key j
+// PAIR: returns the end (exclusive) of the keys that row i attends to, in the array that contains key j. The keys of
+// the second array are numbered from own_steps*BN.
 __device__ int end_of(int i, int j, const Tile &t) {
     if (j >= t.own_steps*BN) return i >= t.other_first_row ? t.own_steps*BN + t.other_keys : 0;
     return CAUSAL ? min(i + 1, t.keys) : t.keys;

@@ -1,4 +1,4 @@
-"""Writes conversions: casts where C has no implicit conversion, and float in place of double where that is exact."""
+"""Writes conversions between C types, and operations on doubles in float where the result is the same."""
 
 import math
 
@@ -10,9 +10,10 @@ from ..types import BOOL, C_NAMES, DOUBLE, FLOAT, HALF, INT, FLOATS, UINT, INTEG
 from .code import PRIMARY, PROMOTED, UNARY, Code, parenthesize
 
 
-# A conversion that may lose information is written as a cast; other conversions remain implicit.
+# When a value is assigned, an integer is converted implicitly to another integer type, float or double, even if that is
+# a narrowing conversion. Other conversions are explicit.
 class Conversions:
-    "Writes casts where C has no implicit conversion, or where it would lose information"
+    "Writes explicit conversions: intrinsics for half precision, casts for other types"
 
     def cast(self, code, type):
         "Write `code` with a cast to `type`, unless it already has this type: `(int)x`"
@@ -44,7 +45,7 @@ class Conversions:
         return self.cast(self.write(expr), type)
 
     def convert_for_assignment(self, expr, type, low_bits_only=False):
-        "Write `expr` for an assignment to the C type `type`; a conversion that may lose information is a cast"
+        "Write `expr` for an assignment to the C type `type`, to which C may convert an integer implicitly"
         if type == 'bool':
             return self.condition(expr) if expr.type != BOOL else self.write(expr)
         if type == 'unsigned int' and expr.op == 'const' and 0 <= expr.value < 2**32:
@@ -122,7 +123,7 @@ class Conversions:
 # double, rounded to float32: a double has 53 significand bits, at least 2*24 + 2, so rounding twice does not change
 # the result. The operation is therefore written in float.
 class SinglePrecision:
-    "Finds operations in double that can be written in float"
+    "Finds operations on doubles that can be computed in float with the same result"
 
     def exact_in_float32(self, expr):
         "Return an expression equal to `expr` if float32 provably represents its value exactly; else None"

@@ -1,5 +1,6 @@
-// NCCL's host API. Ranks are devices of one thread, of several host threads, or of several processes; they exchange
-// data through a board (../../runtime/ranks.cpp). A collective reduces in the order of ranks.
+// NCCL's host API. The ranks belong to one host thread, to several host threads, or to several processes, and each rank
+// has a device. They exchange data through a `Board`, memory that all of them map (../../runtime/ranks.cpp). Reductions
+// combine the values in rank order.
 #pragma once
 #include <algorithm>
 #include <memory>
@@ -24,7 +25,7 @@ enum ncclDataType_t {
 };
 enum ncclRedOp_t { ncclSum = 0, ncclProd = 1, ncclMax = 2, ncclMin = 3, ncclAvg = 4, ncclNumOps = 5 };
 struct ncclUniqueId { char internal[NCCL_UNIQUE_ID_BYTES]; };
-struct ncclConfig_t { int blocking; };                     // ignored: calls wait for all ranks
+struct ncclConfig_t { int blocking; };                     // ignored: every communicator is blocking
 #define NCCL_CONFIG_INITIALIZER {1}
 typedef struct GridstrideComm *ncclComm_t;
 struct GridstrideComm {
@@ -50,12 +51,13 @@ struct Call {
     bool reads() const { return kind != Kind::receive && (kind != Kind::broadcast || comm->rank == root); }
     bool writes() const { return kind != Kind::send && (kind != Kind::reduce || comm->rank == root); }
 };
-// The current group of this host thread: nested calls of ncclGroupStart, calls, and communicators whose ranks it awaits
+// The group that this host thread has open: the nesting depth of ncclGroupStart, the queued calls, and the
+// communicators whose initialization waits for the other ranks
 inline thread_local int group_depth = 0;
 inline thread_local std::vector<Call> group_calls;
 struct Joining { ncclComm_t comm; int line; };
 inline thread_local std::vector<Joining> group_joins;
-// The last call of this host thread outside a group, and its rank
+// The last exchange that this host thread started outside a group, and the rank for which it did
 inline thread_local RankExchange last_single;
 inline thread_local int rank_of_last_single;
 
@@ -84,7 +86,7 @@ inline size_t bytes_written(const Call &c) {
 template <class T> T combine(ncclRedOp_t op, T a, T b) {
     return op == ncclProd ? T(a * b) : op == ncclMax ? (a < b ? b : a) : op == ncclMin ? (b < a ? b : a) : T(a + b);
 }
-// Reduces arrays of all ranks, which are adjacent, element by element; `A` is the accumulator type.
+// Reduces the arrays of all ranks, which are contiguous in memory, element by element; `A` is the accumulator type.
 template <class T, class A> GRIDSTRIDE_NO_TSAN void reduce_as(
     ncclRedOp_t op, const char *arrays, size_t ranks, size_t count, void *to) {
     const auto element = [=](size_t rank, size_t i) {
@@ -110,7 +112,7 @@ inline void reduce(ncclDataType_t type, ncclRedOp_t op, const char *arrays, size
         default: return reduce_as<float, float>(op, arrays, ranks, count, to);
     }
 }
-// Reduces in chunks, so that the arrays of all ranks need little memory.
+// Reduces in chunks, to bound the staging buffer to 1 MB per rank.
 inline void reduce_published(const Call &c, const RankExchange &e) {
     const size_t item = bytes_of(c.type), ranks = size_t(c.comm->ranks), max_count = (size_t(1) << 20) / item;
     const size_t first = c.kind == Kind::reduce_scatter ? size_t(c.comm->rank) * c.count : 0;
@@ -170,7 +172,7 @@ inline void run_receiving(const Started &started) {
     library::run(name_of(c.kind), c.stream, {{c.to, bytes_written(c), true}},
         [=, board = c.comm->board] { receive(c, e), finish(e); }, c.line, e);
 }
-// Starts all messages of the group, and the next collective of each communicator.
+// Starts all point-to-point calls of the group, and the next collective of each communicator; `calls` keeps the others.
 inline std::vector<Started> start_calls(std::vector<Call> &calls) {
     std::vector<Started> started;
     std::vector<Call> later;
@@ -199,12 +201,14 @@ inline ncclResult_t end_group(bool is_single) {
     }
     return ncclSuccess;
 }
-// Returns whether the host thread calls for another rank before its previous call, also outside a group, can complete.
-// On GPUs, the previous call may wait for this one.
+// Returns whether the host thread issues this call outside a group while its previous call outside a group, for another
+// rank, still lacks the calls of some ranks. On GPUs this may deadlock: the previous call may block until all ranks
+// have issued theirs.
 inline bool lacks_group(const Call &c) {
     return !group_depth && last_single.board && last_single.board == c.comm->board.get() &&
            rank_of_last_single != c.comm->rank && !is_announced_by_all(last_single);
 }
+// Returns whether the buffers overlap, except as in an in-place operation of NCCL
 inline bool overlaps_wrongly(const Call &c) {
     const char *const from = static_cast<const char *>(c.from), *const to = static_cast<const char *>(c.to);
     const size_t bytes = c.count * bytes_of(c.type), own = bytes * size_t(c.comm->rank);
