@@ -183,7 +183,7 @@ def _prepare_once(report):
 
 
 def _status_text(name, result):
-    if result.status is not None and not _has_reached_limit(name, result.out):
+    if result.status is not None and not _has_reached_limit(name, result.stdout):
         return f'exit status {result.status}'
     ended = f'timed out after {result.seconds} s' if result.status is None else f'exit status {result.status}'
     if name == 'judge':
