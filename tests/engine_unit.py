@@ -8,7 +8,7 @@ from collections import namedtuple
 
 import pytest
 from gridstride import sim
-from gridstride.cpp.toolchain.compilers import _VECTOR_TYPES
+from gridstride.cpp.toolchain.compilers import uses_vector_types
 from gridstride.cpp.toolchain.cache import lock_entry
 from gridstride.translate import engine
 from gridstride.utils import cache_dir
@@ -58,7 +58,7 @@ def renumber(text, n):
 
 def compile_unit(recorded):
     "Return {(text, checks): Part} of the translations with checks, compiled in one unit"
-    keys = [key for key in recorded if key[1] and not _VECTOR_TYPES.search(key[0])]
+    keys = [key for key in recorded if key[1] and not uses_vector_types(key[0])]
     includes = dict.fromkeys(include for text, _ in keys for include in INCLUDE.findall(text))
     unit = ''.join([*includes, *(renumber(text, n) for n, (text, _) in enumerate(keys))])
     with pytest.MonkeyPatch.context() as patch, lock_entry(cache_dir()/'engine_unit'):

@@ -31,8 +31,6 @@ REASONS = [  # pattern of an error, what it means; None: a fault
     (r"name '\w+' is not defined|KeyError", ABOVE),
     (r'ChangeError: \w+\.ipynb has no string or function', 'a cell of another lesson that does not run here'),
 ]
-# id of a cell whose error does not say it: what the browser lacks
-KNOWN = {'6c2e1b85': 'a check that Clang lacks, of the alignment of vectors that are copied as a whole'}
 
 
 def reason(error, seconds):
@@ -87,7 +85,7 @@ def try_code(shell, code, where):
         return ''
     shell.user_ns.clear()
     shell.user_ns.update(before)
-    why = KNOWN.get(where.rpartition(' ')[2]) or reason(error, seconds) or (ABOVE if uses(code, missing) else None)
+    why = reason(error, seconds) or (ABOVE if uses(code, missing) else None)
     missing.update(defined(code))
     report(f'{name} {where}: {why}\n    {described(error)}'[:600])
     return why

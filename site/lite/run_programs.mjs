@@ -17,11 +17,8 @@ const lite = process.env.GRIDSTRIDE_LITE ?? path('../_build/lite')
 const file = path('programs.json'), folder = path('../../tests/cuda'), chosen = process.argv.slice(2)
 const SAME = 'as natively', FIELDS = ['code', 'line', 'other', 'message', 'printed']
 const REASONS = {
-    'wrong/07_misaligned_float4':
-        'Clang checks the alignment of members that are accessed, not of a struct that is copied as a whole.',
     'wrong/27_bit_fields': 'Clang reads and writes the word of a bit field, where GCC only writes its 16 bits.',
     'wrong/82_wild_address': 'Addresses of WebAssembly have 32 bits: the byte offset 2^42 becomes 0.',
-    'wrong/87_read_and_not_used': 'Clang moves a load to the branch that uses its value, and this branch is not taken.',
 }
 
 function compare(name, native, here) {

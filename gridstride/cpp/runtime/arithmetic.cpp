@@ -1,8 +1,10 @@
 // The compiler's handlers for arithmetic that is undefined behaviour in C++ and may give another result on a GPU:
 // -fsanitize=shift-exponent, -fsanitize=float-cast-overflow, and, on CPUs that do not trap when an integer is divided
 // by zero or INT_MIN by -1, -fsanitize=integer-divide-by-zero and -fsanitize=signed-integer-overflow.
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
+#include <algorithm>
 #include "detector.h"
 #include "findings.h"
 #include "ubsan.h"
@@ -23,19 +25,26 @@ struct CastFault {
 static bool is_checked() {
     return gridstride::detector.is_enabled && gridstride::checks_enabled && gridstride::on_device();
 }
-// Returns the value of a handler's integer argument; for types of more than 64 bits, the argument is an address.
+// Returns a handler's argument; if its type has more bits than an address, the argument is the address of the value.
+template <class T> static T read_argument(uintptr_t argument, int bits) {
+    const bool is_address = bits > CHAR_BIT * int(sizeof argument);
+    T value = 0;
+    const void *const source = is_address ? reinterpret_cast<const void *>(argument) : &argument;
+    memcpy(&value, source, std::min(sizeof value, size_t(bits + 7) / 8));
+    return value;
+}
+// Returns the value of an integer argument, of its lower 64 bits if it has more.
 static long long integer_value(const TypeName &type, uintptr_t argument) {
-    if (type.bits() > 64) memcpy(&argument, reinterpret_cast<const void *>(argument), sizeof argument);
-    return type.has_sign() && type.bits() < 64
-        ? static_cast<long long>(argument << (64 - type.bits())) >> (64 - type.bits())
-                                         : static_cast<long long>(argument);
+    const int bits = std::min(type.bits(), 64), unused = 64 - bits;
+    const auto shifted = read_argument<uint64_t>(argument, type.bits()) << unused;
+    return type.has_sign() ? static_cast<long long>(shifted) >> unused : static_cast<long long>(shifted >> unused);
 }
 static double float_value(const TypeName &type, uintptr_t argument) {
-    float single;
-    double number;
-    if (type.info == 32) return memcpy(&single, &argument, sizeof single), single;
-    if (type.info == 64) return memcpy(&number, &argument, sizeof number), number;
-    return 0;
+    switch (type.info) {
+        case 32: return read_argument<float>(argument, 32);
+        case 64: return read_argument<double>(argument, 64);
+        default: return 0;
+    }
 }
 // Returns whether the type is narrower than int and the value fits into an int: the conversion then keeps the lower
 // bits, here and on a GPU.

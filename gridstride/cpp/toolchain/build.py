@@ -30,6 +30,7 @@ from .compilers import (
     link_flags,
     loop_flags,
     nvcc,
+    uses_vector_types,
 )
 from ..lint.callers import Unit, mark_host_functions, drop_mark_warnings, find_wrong_calls
 from ..lint.compile_errors import WARNINGS, CompileError, CompileWarning, read_log, warn_of
@@ -44,6 +45,7 @@ from ..rewriters.block_loops import loop_blocks
 from ..rewriters.branches import record_branches
 from ..rewriters.loop_reads import record_loop_reads
 from ..rewriters.rewrite import to_cpp
+from ..rewriters.struct_copies import check_struct_copies, lacks_alignment_of_copies
 from ..rewriters.variables import shared_variables
 from ...diagnostics.errors import warn_learner
 
@@ -380,6 +382,11 @@ def emulate_rewritten(
         compiled_texts = {
             k: text if k in learners_headers.libraries else record_loop_reads(text)
             for k, text in marked_sources.items()
+        }
+    if checks and lacks_alignment_of_copies(c) and uses_vector_types('\n'.join(learners_files.values())):
+        compiled_texts = {
+            k: text if k in learners_headers.libraries else check_struct_copies(text)
+            for k, text in compiled_texts.items()
         }
     sources = {
         **{k: learners_headers.redirect(text) for k, text in learners_files.items()},

@@ -132,6 +132,11 @@ _OPTIMIZATION_FLAGS = {'gcc': ['-Og', '-finline-functions-called-once', *_ALIGNM
 _VECTOR_TYPES = re.compile(r'\b(?:u?(?:char|short|int|long|longlong)|float|double)[234]\b|\breinterpret_cast\b')
 
 
+def uses_vector_types(src) -> bool:
+    "Return whether a source may access memory as vector types, whose alignment is then checked"
+    return bool(_VECTOR_TYPES.search(src))
+
+
 def endless_loop_flags(c):
     "Return flags that preserve infinite loops: C++ allows a compiler to remove a loop without side effects"
     return ['-fno-finite-loops'] if c.version >= dict(gcc=10, clang=13)[c.kind] else []
@@ -157,7 +162,7 @@ def checked_flags(c, src):
 
     They also instrument indices of arrays with a known size, and addresses of vector types for their alignment."""
     bounds_flag = '-fsanitize=array-bounds' if c.kind == 'clang' else '-fsanitize=bounds'
-    alignment_flags = ['-fsanitize=alignment'] if _VECTOR_TYPES.search(src) else []
+    alignment_flags = ['-fsanitize=alignment'] if uses_vector_types(src) else []
     flags = [*_OPTIMIZATION_FLAGS[c.kind], '-DGRIDSTRIDE_CHECKED', '-fno-optimize-sibling-calls', bounds_flag]
     flags += alignment_flags
     # the stack protector finds writes out of bounds through pointers, for which the compiler knows no bounds

@@ -11,9 +11,10 @@ export const COMMON = ['-std=c++17', '-fignore-exceptions', '-D__builtin_return_
 const frontend = (...options) => options.flatMap(option => ['-Xclang', option])
 const tsan = (...options) => options.flatMap(option => ['-mllvm', `-tsan-${option}`])
 const CONTINUES = 'array-bounds,shift-exponent,float-cast-overflow'   // after its handler; `return` does not
-// Without rotated loops, no load moves out of a loop, where it would lose its line.
+// Without rotated loops, no load moves out of a loop, where it would lose its line; without sunk code, none moves to the
+// branch that uses its value, and is not checked if this branch is not taken.
 const CHECKED = ['-O1', '-DGRIDSTRIDE_CHECKED', '-fno-optimize-sibling-calls', '-fno-finite-loops', '-fno-vectorize',
-    '-fno-slp-vectorize', '-mllvm', '-rotation-max-header-size=0',
+    '-fno-slp-vectorize', '-mllvm', '-rotation-max-header-size=0', '-mllvm', '-instcombine-code-sinking=false',
     ...frontend('-fsanitize=thread', `-fsanitize=${CONTINUES},return`, `-fsanitize-recover=${CONTINUES}`),
     ...tsan('instrument-func-entry-exit=0', 'distinguish-volatile=1', 'instrument-read-before-write=1')]
 const LINES = ['-gdwarf-4', '-g1', '-fdebug-info-for-profiling']

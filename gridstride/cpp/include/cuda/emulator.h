@@ -73,6 +73,8 @@ namespace gridstride {
 #endif
 
 namespace gridstride {
+// Returns its argument; Clang checks the alignment of what is bound to the reference (rewriters/struct_copies.py).
+template <class T> __forceinline__ constexpr T &&aligned(T &&x) { return static_cast<T &&>(x); }
 
 // Elements smaller than an address cannot contain one; but an array of bytes may be a workspace for any type.
 template <class T> constexpr bool element_has_no_address() {

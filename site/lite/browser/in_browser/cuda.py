@@ -50,7 +50,7 @@ def prepare():
 
 def emulated_flags(c, src, checks):
     "Return the flags that `build.emulated_flags` adds to those of cuda/compile.js"
-    has_vectors = checks and compilers._VECTOR_TYPES.search(src)
+    has_vectors = checks and compilers.uses_vector_types(src)
     alignment = ['-Xclang', '-fsanitize=alignment', '-Xclang', '-fsanitize-recover=alignment'] if has_vectors else []
     warnings = [f'-W{warning}' for warning in (*WARNINGS, 'vla')]
     return ['-DGRIDSTRIDE_WITHOUT_AT', *warnings, *alignment, f'checks={checks}']
