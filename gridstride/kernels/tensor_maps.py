@@ -105,7 +105,7 @@ def _fill_for_emulator(tensor_map, shape, strides, box, element_bytes, swizzle):
         return [*reversed(sizes), *[1] * (5 - len(sizes))]
 
     fields = struct.pack(
-        '8sQQ4i5i5i5q',
+        '8sQP4i5i5i5q',
         b'gs tmap',
         0,
         0,

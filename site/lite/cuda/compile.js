@@ -34,8 +34,9 @@ export const PRECOMPILED = {kernel: ['emulator.h', 'gridstride/kernel.h'],
 export const listOfHeaders = name =>
     ({'all.h': PRECOMPILED[name].map(header => `#include "${header}"\n`).join('')})
 
-const EXPORTS = ['_initialize', '__stack_pointer', 'gridstride_pc', 'gridstride_fuel',
-    'gridstride_begin_of_user_code', 'gridstride_end_of_user_code', 'gridstride_tick', 'malloc', 'free',
+const EXPORTS = ['_initialize', '__stack_pointer', 'gridstride_pc', 'gridstride_fuel', 'gridstride_stack_limit',
+    'gridstride_begin_of_user_code', 'gridstride_end_of_user_code', 'gridstride_tick', 'gridstride_stack_overflow',
+    'malloc', 'free',
     'gridstride_finding', 'gridstride_set_options', 'gridstride_limit_swaps',
     'gridstride_abi', 'gs_exports', 'gs_connect']
 export const linkArguments = (units, output) => ['-m', 'wasm32', '--no-entry', '-L/usr/lib/wasm32-wasip1',

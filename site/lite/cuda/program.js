@@ -55,25 +55,29 @@ export class Program {
         return at
     }
 
+    // The stack pointer, and the address below which a stack overflows: that of host code traps there
+    stackState() { return {sp: this.stack.value, end: this.exports.gridstride_stack_limit.value} }
+    useStack({sp, end}) { this.stack.value = sp, this.exports.gridstride_stack_limit.value = end }
+
     switchFiber(from, to) {
         return new Promise(resume => {
-            this.waiting.set(from, {resume, sp: this.stack.value})
+            this.waiting.set(from, {resume, ...this.stackState()})
             const next = this.waiting.get(to)
             if (next) {
                 this.waiting.delete(to)
-                this.stack.value = next.sp
+                this.useStack(next)
                 next.resume()
             } else queueMicrotask(() => this.startFiber(to))
         })
     }
     startFiber(fiber) {
-        this.stack.value = this.exports.gridstride_stack_top(fiber)
+        this.useStack({sp: this.exports.gridstride_stack_top(fiber), end: this.exports.gridstride_stack_end(fiber)})
         this.runFiber(fiber).catch(error => this.trap(error)).catch(error => this.fail?.(error))
     }
     completes(buffer, f, argument) {
-        const sp = this.stack.value
+        const state = this.stackState()
         return new Promise(resolve => {
-            this.guards.set(buffer, done => { this.guards.delete(buffer), this.stack.value = sp, resolve(done) })
+            this.guards.set(buffer, done => { this.guards.delete(buffer), this.useStack(state), resolve(done) })
             queueMicrotask(() => this.runFunction(f, argument).then(() => this.guards.get(buffer)(1),
                 error => this.trap(error)).catch(error => this.fail?.(error)))
         })
@@ -86,7 +90,7 @@ export class Program {
     async trap(error) {
         const [, signal, overflows] = TRAPS.find(([pattern]) => pattern.test(error.message))
         const frames = this.framesOf(error)
-        this.stack.value = this.trapStack
+        this.useStack({sp: this.trapStack, end: 0})
         const at = this.copyIn(new Uint8Array(Uint32Array.from(frames).buffer))
         const buffer = await this.describeTrap(signal, overflows, at, frames.length)   // may wait for addr2line
         if (!this.guards.has(buffer)) return this.fail?.(error)

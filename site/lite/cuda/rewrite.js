@@ -1,7 +1,8 @@
 // Rewrites a linked WebAssembly module so that the emulator's runtime knows where the user's code is, because
 // WebAssembly has no return addresses. Before each call in the user's functions, the global `gridstride_pc` gets the
 // offset of the call in the code section, which is its address in the debug information. Where a loop begins again,
-// `gridstride_fuel` is counted down, and at zero `gridstride_tick` checks the time limit.
+// `gridstride_fuel` is counted down, and at zero `gridstride_tick` checks the time limit. Where the stack pointer is set,
+// `gridstride_stack_overflow` is called if it is below `gridstride_stack_limit`: the stacks of fibers have no guard page.
 
 function encode(value, signed) {
     const bytes = []
@@ -103,11 +104,15 @@ function rewriteBody(bytes, from, to, codeBegin, index, note) {
         note(at, grown)
     }
     const storeLocation = at => [...constant(at - codeBegin + 1), 0x24, ...encode(index.gridstride_pc)]
-    const fuel = encode(index.gridstride_fuel)
+    const fuel = encode(index.gridstride_fuel), pointer = encode(index.__stack_pointer)
+    const setsStackPointer = at => bytes[at] == 0x24 && new Reader(bytes, at + 1).number() == index.__stack_pointer
+    const checkStack = at => [0x23, ...pointer, 0x23, ...encode(index.gridstride_stack_limit), 0x49, 0x04, 0x40,
+        ...storeLocation(at), 0x10, ...encode(index.gridstride_stack_overflow), 0x0b]
     while (reader.at < to) {
         const at = reader.at, code = reader.byte()
         reader.skipOperands(code)
         if (code == 0x10 || code == 0x11) insert(at, storeLocation(at))
+        if (setsStackPointer(at)) insert(reader.at, checkStack(at))
         if (code == 0x03) insert(reader.at, [0x23, ...fuel, ...constant(1), 0x6b, 0x24, ...fuel, 0x23, ...fuel, 0x45,
             0x04, 0x40, ...storeLocation(at), 0x10, ...encode(index.gridstride_tick), 0x0b])
     }

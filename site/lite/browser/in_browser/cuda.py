@@ -14,6 +14,7 @@ from pyodide.code import run_js
 from pyodide.ffi import can_run_sync, create_proxy, run_sync, to_js
 
 from gridstride.cpp import emulator, kernel, load, program, values
+from gridstride.cpp.frontend.edits import NotEmulated
 from gridstride.cpp.finding import CFinding, RuntimeFinding
 from gridstride.cpp.lint.compile_errors import WARNINGS
 from gridstride.cpp.toolchain import build, compilers
@@ -24,6 +25,7 @@ MISSING = (
     'CUDA C needs a browser that can suspend stacks of WebAssembly (JSPI): Chrome or Edge from version 137, or Firefox '
     'from 153'
 )
+ELSEWHERE = 'run this program with Python on your machine, after pip install gridstride'
 FOLDER = Path('/tmp/gridstride')  # of compiled modules
 _WORDS_AT_ONCE = 1 << 13  # copied of a result, whose length is not known; a longer text is cut
 _WITHOUT_NUMPY = dict(bfloat16=2, float8_e5m2=1, float8_e4m3fn=1)  # bytes of types that NumPy lacks
@@ -102,6 +104,11 @@ class _Runtime:
 
     def gridstride_finding(self):
         return ctypes.pointer(self.finding)
+
+    def __getattr__(self, name):
+        if not name.startswith('gridstride_'):
+            raise AttributeError(name)
+        raise NotEmulated(f'a browser has one emulated device, and no reports of coverage: {ELSEWHERE}')
 
 
 _runtime = _Runtime()

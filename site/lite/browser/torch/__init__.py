@@ -16,6 +16,7 @@ half, float, double = float16, float32, float64 = [np.dtype(f'float{bits}') for 
 int8, int16, int32, int64 = [np.dtype(f'int{bits}') for bits in (8, 16, 32, 64)]
 uint8, uint16, uint32, uint64 = [np.dtype(f'uint{bits}') for bits in (8, 16, 32, 64)]
 bool, int, long = np.dtype('bool'), int32, int64
+dtype = np.dtype
 strided, channels_last, contiguous_format = 'torch.strided', 'channels_last', 'contiguous_format'
 __version__ = 'of the browser'
 

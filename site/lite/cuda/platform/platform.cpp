@@ -39,9 +39,10 @@ IMPORT(warn) void gridstride_js_warn(const void *finding, size_t bytes);
 
 static uintptr_t module_base() { return reinterpret_cast<uintptr_t>(&__global_base); }
 
-// gridstride_fuel: see gridstride_tick
+// gridstride_fuel: see gridstride_tick. gridstride_stack_limit: see gridstride_stack_overflow.
 asm(".globl gridstride_pc\n.globaltype gridstride_pc, i32\ngridstride_pc:\n"
-    ".globl gridstride_fuel\n.globaltype gridstride_fuel, i32\ngridstride_fuel:\n");
+    ".globl gridstride_fuel\n.globaltype gridstride_fuel, i32\ngridstride_fuel:\n"
+    ".globl gridstride_stack_limit\n.globaltype gridstride_stack_limit, i32\ngridstride_stack_limit:\n");
 extern "C" void *gridstride_return_address() {
     uintptr_t offset;
     asm volatile("global.get gridstride_pc\nlocal.set %0" : "=r"(offset));

@@ -14,6 +14,7 @@ std::atomic<int> ending_signal{0};
 thread_local HostCode *volatile host_code = nullptr;
 const char *module_in_child = nullptr;
 static double deadline = 0;
+constexpr size_t local_bytes = stack_bytes - (16 << 10);
 
 double seconds_now() {
     timespec t;
@@ -36,7 +37,7 @@ void report_signal(Worker &w) {
         case 0: return;
         case SIGFPE: return report(w.is_division_overflow ? Code::division_overflows : Code::division, {}, w.pc, 0);
         case SIGSEGV: return report_memory_fault(w);
-        case SIGBUS: return report(Code::stack, {{"kilobytes", stack_bytes >> 10}}, w.pc, 0);
+        case SIGBUS: return report(Code::stack, {{"kilobytes", local_bytes >> 10}}, w.pc, 0);
         default: return report(Code::instruction, {}, w.pc, 0);
     }
 }
@@ -53,6 +54,15 @@ extern "C" __attribute__((export_name("gridstride_tick"), used)) void gridstride
     char seconds[32];
     snprintf(seconds, sizeof seconds, "%g", options.seconds);
     report(Code::time_limit, {{"seconds", static_cast<const char *>(seconds)}}, gridstride_return_address(), 0);
+    end_launch();
+}
+// Where the stack of a thread ends for user code; the rest is for the runtime.
+extern "C" __attribute__((export_name("gridstride_stack_end"), used)) void *gridstride_stack_end(Fiber *f) {
+    return f->stack + stack_bytes - local_bytes;
+}
+// The local variables of user code need more than that.
+extern "C" __attribute__((export_name("gridstride_stack_overflow"), used)) void gridstride_stack_overflow() {
+    report(Code::stack, {{"kilobytes", local_bytes >> 10}}, gridstride_return_address(), 0);
     end_launch();
 }
 // Stores a trap at these calls, the innermost first; returns the buffer of the jump that ends what ran, or null.
