@@ -138,7 +138,7 @@ def _why_cudnn_is_faster(problem, x, uses_tiles=False) -> str:
 
 # Planes are small if a row has at most this many outputs: a block computes one tile of a plane, so most of its threads
 # have no output. stride -> taps -> (outputs of 16-bit elements, of float32)
-_SMALL_ROWS = {1: {3: (14, 14), 5: (7, 7)}, 2: {3: (7, 7), 5: (7, 5), 7: (5, 5)}}
+_SMALL_ROWS = {1: {3: (14, 14), 5: (7, 7)}, 2: {3: (9, 7), 5: (7, 5), 7: (5, 5)}}
 _FEW_OUTPUTS = 2**18
 
 
