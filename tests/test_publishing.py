@@ -96,9 +96,9 @@ def shipped(tmp_path, monkeypatch):
 
 def test_a_lesson_alone_shows_the_recordings_of_the_package(shipped):
     recording.write('99_x', 'key', 'shipped', folder=shipped)
-    assert recording.read('99_x', 'key').forms['text/plain'] == 'shipped'
+    assert recording.read('99_x', 'key').representations['text/plain'] == 'shipped'
     recording.write('99_x', 'key', 'own')
-    assert recording.read('99_x', 'key').forms['text/plain'] == 'own', 'a reader\'s own recording comes first'
+    assert recording.read('99_x', 'key').representations['text/plain'] == 'own', 'a reader\'s own recording comes first'
     with pytest.raises(recording.Unavailable, match='99_y'): recording.read('99_y', 'key')
 
 

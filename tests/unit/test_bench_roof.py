@@ -64,7 +64,7 @@ def test_fractions_are_of_the_roof_above(points):
 
 def test_claims_about_kernels_are_a_column():
     r = roofline({'a': (8e9, 8e9, 1/300), 'b': (8e9, 8e9, 1/150), 'c': (8, 8)}, roof=limits.H100)
-    assert len(r.table.head) == len(r.rows()[0])
+    assert len(r.table.header) == len(r.rows()[0])
     without = len(r.head)
     r.expect('a', 70, 90, unit='%').expect('a', 60, 80, unit='% of the data sheet').expect('c', 1, 2, unit='TFLOP/s')
     assert r.in_unit('a', '%') == pytest.approx(2.4e5/r.roof['copy']) and r.in_unit('c', '%') is None
