@@ -274,14 +274,17 @@ def test_the_list_is_whole():
     assert all(re.fullmatch('[0-9a-f]{64}', s) for s in fetch.sums().values()) and len(fetch.sums()) > 25
 
 
-def test_wheels_get_lighter(tmp_path):
-    "Unread files are left out, bytecode replaces its source, and all else is unchanged"
+@pytest.mark.parametrize('keeps_sources, b', [
+    (False, {'a/b.pyc': b'code'}), (True, {'a/b.py': b'b', 'a/__pycache__/b.cpython-312.pyc': b'code'})])
+def test_wheels_get_lighter(keeps_sources, b, tmp_path):
+    "Unread files are left out, bytecode replaces its source or is beside it, and all else is unchanged"
     files = {'a/b.py': b'b', 'a/c.py': b'c', 'a/tests/d.py': b'd', 'a/e.pyi': b'e', 'tests/f.py': b'f'}
     with zipfile.ZipFile(tmp_path/'x.whl', 'w') as z:
         for f, d in files.items(): z.writestr(f, d)
-    lighter.rewrite(tmp_path/'x.whl', lighter.PACKAGES, {f'{lighter.PACKAGES}a/b.py': b'code', '/lib/a/c.py': b'other'})
+    made = {f'{lighter.PACKAGES}a/b.py': b'code', '/lib/a/c.py': b'other'}
+    lighter.rewrite(tmp_path/'x.whl', lighter.PACKAGES, made, keeps_sources)
     with zipfile.ZipFile(tmp_path/'x.whl') as z: got = {n: z.read(n) for n in z.namelist()}
-    assert got == {'a/b.pyc': b'code', 'a/c.py': b'c'}
+    assert got == {**b, 'a/c.py': b'c'}
 
 
 @pytest.mark.parametrize('node, why', [(None, 'no Node.js'), (shutil.which('false'), 'Pyodide fails')])

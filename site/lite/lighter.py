@@ -1,16 +1,17 @@
-"""Makes Pyodide load faster: removes files that lessons never read, and replaces sources that every start imports by
-bytecode, so that the browser does not compile them each time.
+"""Makes Pyodide load faster: removes files that lessons never read, and adds the bytecode of modules that every start
+imports, so that the browser does not compile them each time. Only our own package keeps its sources beside it.
 
 Pyodide itself makes the bytecode once, in Node.js, for the user's cache. Without Node.js the sources stay.
 """
 
 import hashlib, json, re, shutil, subprocess, sys, tempfile, zipfile
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 import fetch
 
 START = Path(__file__).parent / 'start'
 OURS = 'gridstride'  # keeps its sources: errors and lessons show them
+CACHED = '__pycache__/{}.cpython-312.pyc'  # where Python finds the bytecode of a source that exists
 UNREAD = re.compile(
     r'/tests/|\.(pyi|pxd|h|a)$|^numpy/(f2py|distutils)/|^mpl_toolkits/'
     r'|/mpl-data/(fonts/(afm|pdfcorefonts)|images|plot_directive)/|/sample_data/(?!grace_hopper)'
@@ -19,10 +20,10 @@ PACKAGES, STDLIB = '/lib/python3.12/site-packages/', '/lib/python312.zip/'  # wh
 
 
 def fingerprint(folder):
-    "Return a hash of all that is compiled to bytecode; our own package keeps its sources"
+    "Return a hash of all that is compiled to bytecode"
     res = hashlib.sha256()
     for p in sorted([*folder.iterdir(), *START.iterdir()]):
-        if not p.name.startswith((OURS, 'pyodide-lock')):
+        if not p.name.startswith('pyodide-lock'):
             res.update(p.name.encode() + b'\0' + p.read_bytes())
     return res.hexdigest()[:16]
 
@@ -51,7 +52,7 @@ def compile_imports(folder, archive) -> str:  # why this failed, or ''
     return ''
 
 
-def rewrite(path, where, made):
+def rewrite(path, where, made, keeps_sources=False):
     "Rewrite the zip file `path`, which is unpacked at `where`, without unread files and with the bytecode `made`"
     with zipfile.ZipFile(path) as z:
         infos = [info for info in z.infolist() if not info.is_dir() and not UNREAD.search('/' + info.filename)]
@@ -59,8 +60,21 @@ def rewrite(path, where, made):
     with zipfile.ZipFile(path, 'w', zipfile.ZIP_DEFLATED) as z:
         for name, data in files.items():
             code = made.get(where + name)
-            name, data = (f'{name}c', code) if code else (name, data)
-            z.writestr(zipfile.ZipInfo(name, (2020, 1, 1, 0, 0, 0)), data, zipfile.ZIP_DEFLATED)
+            if keeps_sources or not code:
+                add(z, name, data)
+            if code:
+                add(z, cached_name(name) if keeps_sources else f'{name}c', code)
+
+
+def cached_name(name):
+    "Return the name of the bytecode that Python loads instead of compiling the source `name`"
+    path = PurePosixPath(name)
+    return str(path.parent / CACHED.format(path.stem))
+
+
+def add(archive, name, data):
+    "Add a file with a constant date, so that equal files make equal archives"
+    archive.writestr(zipfile.ZipInfo(name, (2020, 1, 1, 0, 0, 0)), data, zipfile.ZIP_DEFLATED)
 
 
 def lighten(folder):
@@ -73,8 +87,7 @@ def lighten(folder):
     lock = json.loads(listed.read_text())
     for p in lock['packages'].values():
         path = folder / p['file_name']
-        if p['name'] != OURS:
-            rewrite(path, PACKAGES, made)
-            p['sha256'] = hashlib.sha256(path.read_bytes()).hexdigest()
+        rewrite(path, PACKAGES, made, keeps_sources=p['name'] == OURS)
+        p['sha256'] = hashlib.sha256(path.read_bytes()).hexdigest()
     rewrite(folder / 'python_stdlib.zip', STDLIB, made)
     listed.write_text(json.dumps(lock))

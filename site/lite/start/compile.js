@@ -1,5 +1,5 @@
-// node compile.js FOLDER ARCHIVE: load Pyodide and all packages from FOLDER, run its `imports.py`, and write the bytecode
-// of all modules that are then imported to the zip file ARCHIVE, under the names of their sources.
+// node compile.js FOLDER ARCHIVE: load Pyodide and all packages from FOLDER, import what lessons (its `imports.py`) and
+// the playground import, and write the bytecode of these modules to the zip file ARCHIVE, under their sources' names.
 const fs = require('fs'), path = require('path'), [folder, archive] = process.argv.slice(2)
 const read = name => fs.readFileSync(path.join(folder, name), 'utf-8')
 const COMPILE = `
@@ -22,6 +22,7 @@ async function main() {
     const packages = Object.keys(JSON.parse(read('pyodide-lock.json')).packages)
     const python = await loadPyodide({indexURL: path.resolve(folder) + path.sep, packages})
     python.runPython(read('imports.py'))
+    python.runPython('from in_browser import playground')
     fs.writeFileSync(archive, python.runPython(COMPILE).toJs())
 }
 main().catch(e => { process.stderr.write(`${e.message}\n`); process.exit(1) })
