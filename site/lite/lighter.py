@@ -1,5 +1,5 @@
 """Makes Pyodide load faster: removes files that lessons never read, and adds the bytecode of modules that every start
-imports, so that the browser does not compile them each time. Only our own package keeps its sources beside it.
+imports, so that the browser does not compile them each time. Only our own package keeps its sources, too.
 
 Pyodide itself makes the bytecode once, in Node.js, for the user's cache. Without Node.js the sources stay.
 """
