@@ -277,7 +277,7 @@ def test_the_list_is_whole():
 @pytest.mark.parametrize('keeps_sources, b', [
     (False, {'a/b.pyc': b'code'}), (True, {'a/b.py': b'b', 'a/__pycache__/b.cpython-312.pyc': b'code'})])
 def test_wheels_get_lighter(keeps_sources, b, tmp_path):
-    "Unread files are left out, bytecode replaces its source or is beside it, and all else is unchanged"
+    "Unread files are left out, bytecode replaces its source or is added to it, and all else is unchanged"
     files = {'a/b.py': b'b', 'a/c.py': b'c', 'a/tests/d.py': b'd', 'a/e.pyi': b'e', 'tests/f.py': b'f'}
     with zipfile.ZipFile(tmp_path/'x.whl', 'w') as z:
         for f, d in files.items(): z.writestr(f, d)
