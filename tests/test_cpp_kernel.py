@@ -844,7 +844,8 @@ __global__ void k(int *x) {{
         k, x = cuda_kernel(src), torch.zeros(8).int()
         if line is None:
             k[1,8](x)
-            return check(x, torch.arange(8).int() % 4)
+            check(x, torch.arange(8).int() % 4)
+            return
         with finding('crash local_array') as e: k[1,8](x)
     assert e.value.line == line
 

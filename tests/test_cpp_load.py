@@ -553,6 +553,7 @@ def test_ctrl_c(checks, modules):
     p = python(f"""
         m = load_cuda(MISTAKES, cuda_begin, name='mistakes', checks={checks})
         m.go_asserts(ramp(64))
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it
         print('ready', flush=True)
         try: m.go_endless(torch.zeros(3))
         except KeyboardInterrupt: print('interrupted')
