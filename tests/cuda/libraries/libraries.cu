@@ -207,9 +207,116 @@ bool is_captured() {
     return true;
 }
 
+// Calls `f` with the addresses of these arrays, whose first `num_in_device` must be in device memory and the others in
+// host memory; returns whether it succeeds with them, and with none of them in the other memory.
+template <class F>
+bool requires_memory(int num_in_device, std::vector<float *> device, std::vector<float *> host, F f) {
+    std::vector<float *> right(device);
+    for (size_t i = size_t(num_in_device); i < right.size(); i++) right[i] = host[i];
+    EXPECT(f(right) == 0);
+    for (size_t i = 0; i < right.size(); i++) {
+        std::vector<float *> wrong(right);
+        wrong[i] = int(i) < num_in_device ? host[i] : device[i];
+        if (f(wrong) == 0) return printf("argument %d\n", int(i)), false;
+    }
+    return true;
+}
+bool rejects_memory_of_the_other_processor() {
+    using P = std::vector<float *>;
+    std::vector<std::vector<float>> arrays(6, std::vector<float>(16, 1));
+    P host, device;
+    for (auto &array : arrays) host.push_back(array.data()), device.push_back(to_device(array));
+    const auto check = [&](int in_device, int in_host, auto f) {
+        const auto first = [&](const P &all) { return P(all.begin(), all.begin() + in_device + in_host); };
+        return requires_memory(in_device, first(device), first(host), f);
+    };
+    cublasHandle_t h;
+    CALL(cublasCreate(&h));
+    EXPECT(check(2, 1, [=](P p) { return cublasSaxpy(h, 4, p[2], p[0], 1, p[1], 1); }));
+    EXPECT(check(2, 0, [=](P p) { return cublasScopy(h, 4, p[0], 1, p[1], 1); }));
+    EXPECT(check(2, 0, [=](P p) { return cublasSswap(h, 4, p[0], 1, p[1], 1); }));
+    EXPECT(check(1, 1, [=](P p) { return cublasSscal(h, 4, p[1], p[0], 1); }));
+    EXPECT(check(2, 1, [=](P p) { return cublasSdot(h, 4, p[0], 1, p[1], 1, p[2]); }));
+    EXPECT(check(1, 1, [=](P p) { return cublasSnrm2(h, 4, p[0], 1, p[1]); }));
+    EXPECT(check(1, 1, [=](P p) { return cublasSasum(h, 4, p[0], 1, p[1]); }));
+    EXPECT(check(1, 1, [=](P p) { return cublasIsamax(h, 4, p[0], 1, reinterpret_cast<int *>(p[1])); }));
+    EXPECT(check(2, 1, [=](P p) {
+        return cublasDotEx(h, 4, p[0], CUDA_R_32F, 1, p[1], CUDA_R_32F, 1, p[2], CUDA_R_32F, CUDA_R_32F);
+    }));
+    const auto n = CUBLAS_OP_N;
+    EXPECT(check(3, 2, [=](P p) { return cublasSgemv(h, n, 2, 2, p[3], p[0], 2, p[1], 1, p[4], p[2], 1); }));
+    EXPECT(check(3, 2, [=](P p) { return cublasSgemm(h, n, n, 2, 2, 2, p[3], p[0], 2, p[1], 2, p[4], p[2], 2); }));
+    EXPECT(check(3, 2, [=](P p) {
+        return cublasSgemmStridedBatched(h, n, n, 2, 2, 2, p[3], p[0], 2, 4, p[1], 2, 4, p[4], p[2], 2, 4, 2);
+    }));
+    EXPECT(check(3, 2, [=](P p) {
+        return cublasGemmEx(h, n, n, 2, 2, 2, p[3], p[0], CUDA_R_32F, 2, p[1], CUDA_R_32F, 2, p[4], p[2], CUDA_R_32F,
+            2, CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT);
+    }));
+    EXPECT(check(3, 2, [=](P p) {                          // the matrices, then the arrays of their addresses
+        float **a = to_device(P{p[0]}), **b = to_device(P{p[1]}), **c = to_device(P{p[2]});
+        return cublasSgemmBatched(h, n, n, 2, 2, 2, p[3], a, 2, b, 2, p[4], c, 2, 1);
+    }));
+    float *a = device[0], *b = device[1], *c = device[2];
+    EXPECT(cublasSgemmBatched(h, n, n, 2, 2, 2, host[3], &a, 2, &b, 2, host[4], &c, 2, 1) != CUBLAS_STATUS_SUCCESS);
+    CALL(cublasSetPointerMode(h, CUBLAS_POINTER_MODE_DEVICE));
+    EXPECT(check(3, 0, [=](P p) { return cublasSaxpy(h, 4, p[2], p[0], 1, p[1], 1); }));
+
+    cublasLtHandle_t lt;
+    cublasLtMatmulDesc_t product;
+    cublasLtMatrixLayout_t l;
+    CALL(cublasLtCreate(&lt));
+    CALL(cublasLtMatmulDescCreate(&product, CUBLAS_COMPUTE_32F, CUDA_R_32F));
+    CALL(cublasLtMatrixLayoutCreate(&l, CUDA_R_32F, 2, 2, 2));
+    const auto epilogue = CUBLASLT_EPILOGUE_GELU_AUX_BIAS;
+    const int64_t aux_ld = 2;
+    CALL(cublasLtMatmulDescSetAttribute(product, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, sizeof epilogue));
+    CALL(cublasLtMatmulDescSetAttribute(product, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, &aux_ld, sizeof aux_ld));
+    EXPECT(check(6, 0, [=](P p) {
+        const float one = 1;
+        cublasLtMatmulDescSetAttribute(product, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &p[4], sizeof p[4]);
+        cublasLtMatmulDescSetAttribute(product, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, &p[5], sizeof p[5]);
+        return cublasLtMatmul(
+            lt, product, &one, p[0], l, p[1], l, &one, p[2], l, p[3], l, nullptr, nullptr, 0, nullptr);
+    }));
+    const float one = 1, zero = 0;                         // C is not read
+    const auto no_epilogue = CUBLASLT_EPILOGUE_DEFAULT;
+    CALL(cublasLtMatmulDescSetAttribute(product, CUBLASLT_MATMUL_DESC_EPILOGUE, &no_epilogue, sizeof no_epilogue));
+    CALL(cublasLtMatmul(lt, product, &one, a, l, b, l, &zero, nullptr, l, c, l, nullptr, nullptr, 0, nullptr));
+    EXPECT(cublasLtMatmul(lt, product, device[3], a, l, b, l, &zero, c, l, c, l, nullptr, nullptr, 0, nullptr) != 0);
+
+    auto *offsets = reinterpret_cast<float *>(to_device(std::vector<int>{0, 1, 2}));
+    auto *columns = reinterpret_cast<float *>(to_device(std::vector<int>{0, 1}));
+    cusparseHandle_t sparse;
+    CALL(cusparseCreate(&sparse));
+    EXPECT(requires_memory(5, {offsets, columns, device[2], device[3], device[4], device[5], device[0]},
+        {host[0], host[1], host[2], host[3], host[4], host[5], host[0]}, [=](P p) {
+            cusparseSpMatDescr_t m;
+            cusparseDnVecDescr_t x, y;
+            cusparseCreateCsr(&m, 2, 2, 2, p[0], p[1], p[2], CUSPARSE_INDEX_32I, CUSPARSE_INDEX_32I,
+                CUSPARSE_INDEX_BASE_ZERO, CUDA_R_32F);
+            cusparseCreateDnVec(&x, 2, p[3], CUDA_R_32F), cusparseCreateDnVec(&y, 2, p[4], CUDA_R_32F);
+            return cusparseSpMV(sparse, CUSPARSE_OPERATION_NON_TRANSPOSE, p[5], m, x, p[6], y, CUDA_R_32F,
+                CUSPARSE_SPMV_ALG_DEFAULT, nullptr);
+        }));
+    curandGenerator_t g;
+    CALL(curandCreateGenerator(&g, CURAND_RNG_PSEUDO_DEFAULT));
+    EXPECT(check(1, 0, [=](P p) { return curandGenerateUniform(g, p[0], 4); }));
+    curandGenerator_t of_host;
+    CALL(curandCreateGeneratorHost(&of_host, CURAND_RNG_PSEUDO_DEFAULT));
+    EXPECT(check(0, 1, [=](P p) { return curandGenerateUniform(of_host, p[0], 4); }));
+    cufftHandle plan;
+    CALL(cufftPlan1d(&plan, 4, CUFFT_C2C, 1));
+    EXPECT(check(2, 0, [=](P p) {
+        return cufftExecC2C(plan, reinterpret_cast<cufftComplex *>(p[0]), reinterpret_cast<cufftComplex *>(p[1]),
+            CUFFT_FORWARD);
+    }));
+    return true;
+}
+
 int main() {
     const bool passed[] = {transforms_in_two_axes(), transforms_of_real_values(), multiplies_sparse_matrices(),
-        draws_random_values(), multiplies_with_epilogues(), is_captured()};
+        draws_random_values(), multiplies_with_epilogues(), is_captured(), rejects_memory_of_the_other_processor()};
     int status = 0, bit = 1;
     for (const bool ok : passed) status |= ok ? 0 : bit, bit *= 2;
     return status;

@@ -210,7 +210,9 @@ struct LtGemm {
             int(transposes_a() ? la.rows : la.columns), la.type, lb.type, ld.type, cudaDataType(d.scale_type),
             int(la.ld), int(lb.ld), int(ld.ld)};
     }
+    static constexpr unsigned epilogue_aux = 128;
     bool has(unsigned bit) const { return d.epilogue & bit; }
+    cudaDataType bias_type() const { return d.bias_type < 0 ? ld.type : cudaDataType(d.bias_type); }
     cublasStatus_t validate() const {
         const unsigned known = CUBLASLT_EPILOGUE_DEFAULT | CUBLASLT_EPILOGUE_BIAS | CUBLASLT_EPILOGUE_RELU |
                                CUBLASLT_EPILOGUE_GELU;
@@ -229,10 +231,9 @@ struct LtGemm {
     }
     // Applies the epilogue (bias and activation) to the scaled accumulator of an element.
     double apply_epilogue(double x, int row, int column, int batch) const {
-        const cudaDataType bias_type = d.bias_type < 0 ? ld.type : cudaDataType(d.bias_type);
         if (has(CUBLASLT_EPILOGUE_BIAS))
-            x += read_element(bias_type, d.bias, size_t(row) + size_t(batch) * size_t(d.bias_stride));
-        if (has(128))                                      // AUX: stores the input of the activation
+            x += read_element(bias_type(), d.bias, size_t(row) + size_t(batch) * size_t(d.bias_stride));
+        if (has(epilogue_aux))                             // stores the input of the activation
             write_element(ld.type, const_cast<void *>(d.aux),
                 size_t(column) * size_t(d.aux_ld) + size_t(row) + size_t(batch) * size_t(d.aux_stride), x);
         return has(CUBLASLT_EPILOGUE_RELU) ? (x > 0 ? x : 0) : has(CUBLASLT_EPILOGUE_GELU) ? gelu(x) : x;
@@ -250,6 +251,20 @@ struct LtGemm {
                         apply_epilogue(alpha_value * accumulator + beta_c, row, column, batch));
                 });
         }
+    }
+    // Returns the arrays of a call. C is read unless beta is 0, and may be null then.
+    std::vector<Array> arrays(bool reads_c) const {
+        const auto vectors = [this](const void *p, size_t n, int64_t stride, cudaDataType type, bool is_written) {
+            const size_t elements = ld.rows && ld.columns ? n + size_t(ld.batches - 1) * size_t(stride) : 0;
+            return Array{p, elements * size_t(bytes_of(type)), is_written};
+        };
+        std::vector<Array> arrays = {array(a, la, false), array(b, lb, false), array(out, ld, true)};
+        if (reads_c) arrays.push_back(array(c, lc, false));
+        if (has(CUBLASLT_EPILOGUE_BIAS)) arrays.push_back(vectors(d.bias, ld.rows, d.bias_stride, bias_type(), false));
+        if (has(epilogue_aux))
+            arrays.push_back(vectors(
+                d.aux, size_t(ld.columns - 1) * size_t(d.aux_ld) + ld.rows, d.aux_stride, ld.type, true));
+        return arrays;
     }
     Array array(const void *p, const cublasLtMatrixLayoutOpaque_t &l, bool is_written) const {
         if (!l.rows || !l.columns) return {p, 0, is_written};
@@ -312,12 +327,12 @@ inline cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t d, c
     using namespace gridstride::blas;
     const LtGemm gemm{*d, *la, *lb, *lc, *ld, alpha, a, b, beta, c, out};
     if (const cublasStatus_t status = gemm.validate()) return status;
-    const std::vector<Array> arrays = {gemm.array(a, *la, false), gemm.array(b, *lb, false),
-        gemm.array(out, *ld, true)};
-    if (!are_on_device(arrays)) return CUBLAS_STATUS_INVALID_VALUE;
-    const auto scalar = [gemm](const void *p) { return load_scalar(cudaDataType(gemm.d.scale_type), p); };
     const bool on_device = gemm.d.pointer_mode == CUBLASLT_POINTER_MODE_DEVICE;
+    if (!is_scalar_in(on_device, alpha) || !is_scalar_in(on_device, beta)) return CUBLAS_STATUS_INVALID_VALUE;
+    const auto scalar = [gemm](const void *p) { return load_scalar(cudaDataType(gemm.d.scale_type), p); };
     const double alpha_value = on_device ? 0 : scalar(alpha), beta_value = on_device ? 0 : scalar(beta);
+    const std::vector<Array> arrays = gemm.arrays(on_device ? c != nullptr : beta_value != 0);
+    if (!are_on_device(arrays)) return CUBLAS_STATUS_INVALID_VALUE;
     gridstride::library::run("cublasLtMatmul", s, arrays, [=] {
         gemm.run(on_device ? scalar(alpha) : alpha_value, on_device ? scalar(beta) : beta_value);
     }, line);

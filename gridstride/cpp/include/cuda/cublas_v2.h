@@ -130,11 +130,25 @@ template <class T> struct Scalar {
     explicit Scalar(const T *at) : p(is_device(at) ? at : nullptr), value(p ? T() : *at) {}
     T get() const { return p ? load_scalar(p) : value; }
 };
-// Runs `f`; on a captured stream, adds it to the graph.
-template <class F> cublasStatus_t run_in_stream(cublasHandle_t h, F f) {
+template <class T> Scalar<T> scalar_at(const T *at) { return Scalar<T>(at); }
+// Returns the first element of a vector, which must be in device memory; later ones are checked when they are accessed.
+template <class T> Array vector_at(int n, const T *x) { return {x, n > 0 ? sizeof(T) : 0, false}; }
+inline bool are_scalars(cublasHandle_t h, std::initializer_list<const void *> scalars) {
+    return std::all_of(scalars.begin(), scalars.end(),
+        [h](const void *p) { return is_scalar_in(h->mode == CUBLAS_POINTER_MODE_DEVICE, p); });
+}
+// Runs `f`; on a captured stream, adds it to the graph. `scalars`: the addresses of factors and results.
+template <class F> cublasStatus_t run_in_stream(cublasHandle_t h, std::initializer_list<Array> arrays,
+    std::initializer_list<const void *> scalars, F f) {
+    if (!are_on_device(arrays) || !are_scalars(h, scalars)) return CUBLAS_STATUS_INVALID_VALUE;
     if (is_any_stream_captured() && defer(h->stream, NodeKind::kernel, [f] { return f(), 0; }))
         return CUBLAS_STATUS_SUCCESS;
     return f();
+}
+template <class T> cublasStatus_t find_extreme(
+    cublasHandle_t h, int n, const T *x, int incx, int *result, bool smallest) {
+    if (!are_on_device({vector_at(n, x)}) || !are_scalars(h, {result})) return CUBLAS_STATUS_INVALID_VALUE;
+    return store_result(result, extreme_index(n, x, incx, smallest));
 }
 template <class T> cublasStatus_t copy(
     int n, size_t item_bytes, const void *from, int stride, void *to, int to_stride, T kind, int line) {
@@ -150,64 +164,71 @@ template <class T> cublasStatus_t copy(
 #define GRIDSTRIDE_BLAS(S, T, I) \
     inline cublasStatus_t cublas##S##axpy( \
         cublasHandle_t h, int n, const T *alpha, const T *x, int incx, T *y, int incy) { \
-        return gridstride::blas::run_in_stream(h, [=, alpha_scalar = gridstride::blas::Scalar<T>(alpha)] { \
-            const T a = alpha_scalar.get(); \
-            return gridstride::blas::apply_to_indices(n, [&](int i) { y[i * incy] += a * x[i * incx]; }); \
+        using namespace gridstride::blas; \
+        return run_in_stream(h, {vector_at(n, x), vector_at(n, y)}, {alpha}, [=, factor = scalar_at(alpha)] { \
+            const T a = factor.get(); \
+            return apply_to_indices(n, [&](int i) { y[i * incy] += a * x[i * incx]; }); \
         }); \
     } \
     inline cublasStatus_t cublas##S##copy(cublasHandle_t h, int n, const T *x, int incx, T *y, int incy) { \
-        return gridstride::blas::run_in_stream(h, [=] { \
-            return gridstride::blas::apply_to_indices(n, [&](int i) { y[i * incy] = x[i * incx]; }); \
+        using namespace gridstride::blas; \
+        return run_in_stream(h, {vector_at(n, x), vector_at(n, y)}, {}, [=] { \
+            return apply_to_indices(n, [&](int i) { y[i * incy] = x[i * incx]; }); \
         }); \
     } \
     inline cublasStatus_t cublas##S##swap(cublasHandle_t h, int n, T *x, int incx, T *y, int incy) { \
-        return gridstride::blas::run_in_stream(h, [=] { \
-            return gridstride::blas::apply_to_indices(n, [&](int i) { std::swap(x[i * incx], y[i * incy]); }); \
+        using namespace gridstride::blas; \
+        return run_in_stream(h, {vector_at(n, x), vector_at(n, y)}, {}, [=] { \
+            return apply_to_indices(n, [&](int i) { std::swap(x[i * incx], y[i * incy]); }); \
         }); \
     } \
     inline cublasStatus_t cublas##S##scal(cublasHandle_t h, int n, const T *alpha, T *x, int incx) { \
-        return gridstride::blas::run_in_stream(h, [=, alpha_scalar = gridstride::blas::Scalar<T>(alpha)] { \
-            const T a = alpha_scalar.get(); \
-            return gridstride::blas::apply_to_indices(n, [&](int i) { x[i * incx] *= a; }); \
+        using namespace gridstride::blas; \
+        return run_in_stream(h, {vector_at(n, x)}, {alpha}, [=, factor = scalar_at(alpha)] { \
+            const T a = factor.get(); \
+            return apply_to_indices(n, [&](int i) { x[i * incx] *= a; }); \
         }); \
     } \
     inline cublasStatus_t cublas##S##dot( \
         cublasHandle_t h, int n, const T *x, int incx, const T *y, int incy, T *result) { \
-        return gridstride::blas::run_in_stream(h, [=] { \
-            gridstride::blas::DeviceAccessScope access; \
-            return gridstride::blas::store_result(result, gridstride::blas::sum<T>(n, [&](int i) { \
-                return double(x[i * incx]) * double(y[i * incy]); \
-            })); \
+        using namespace gridstride::blas; \
+        return run_in_stream(h, {vector_at(n, x), vector_at(n, y)}, {result}, [=] { \
+            DeviceAccessScope access; \
+            return store_result(result, \
+                gridstride::blas::sum<T>(n, [&](int i) { return double(x[i * incx]) * double(y[i * incy]); })); \
         }); \
     } \
     inline cublasStatus_t cublas##S##nrm2(cublasHandle_t h, int n, const T *x, int incx, T *result) { \
-        return gridstride::blas::run_in_stream(h, [=] { \
-            gridstride::blas::DeviceAccessScope access; \
-            return gridstride::blas::store_result(result, T(std::sqrt(gridstride::blas::sum<double>(n, [&](int i) { \
+        using namespace gridstride::blas; \
+        return run_in_stream(h, {vector_at(n, x)}, {result}, [=] { \
+            DeviceAccessScope access; \
+            return store_result(result, T(std::sqrt(gridstride::blas::sum<double>(n, [&](int i) { \
                 return double(x[i * incx]) * double(x[i * incx]); \
             })))); \
         }); \
     } \
     inline cublasStatus_t cublas##S##asum(cublasHandle_t h, int n, const T *x, int incx, T *result) { \
-        return gridstride::blas::run_in_stream(h, [=] { \
-            gridstride::blas::DeviceAccessScope access; \
-            return gridstride::blas::store_result( \
+        using namespace gridstride::blas; \
+        return run_in_stream(h, {vector_at(n, x)}, {result}, [=] { \
+            DeviceAccessScope access; \
+            return store_result( \
                 result, gridstride::blas::sum<T>(n, [&](int i) { return std::abs(x[i * incx]); })); \
         }); \
     } \
-    inline cublasStatus_t cublasI##I##amax(cublasHandle_t, int n, const T *x, int incx, int *result) { \
-        return gridstride::blas::store_result(result, gridstride::blas::extreme_index(n, x, incx, false)); \
+    inline cublasStatus_t cublasI##I##amax(cublasHandle_t h, int n, const T *x, int incx, int *result) { \
+        return gridstride::blas::find_extreme(h, n, x, incx, result, false); \
     } \
-    inline cublasStatus_t cublasI##I##amin(cublasHandle_t, int n, const T *x, int incx, int *result) { \
-        return gridstride::blas::store_result(result, gridstride::blas::extreme_index(n, x, incx, true)); \
+    inline cublasStatus_t cublasI##I##amin(cublasHandle_t h, int n, const T *x, int incx, int *result) { \
+        return gridstride::blas::find_extreme(h, n, x, incx, result, true); \
     } \
     inline cublasStatus_t cublas##S##gemv(cublasHandle_t h, cublasOperation_t op, int m, int n, const T *alpha, \
         const T *a, int lda, const T *x, int incx, const T *beta, T *y, int incy) { \
-        using gridstride::blas::Scalar; \
-        return gridstride::blas::run_in_stream(h, [=, alpha_scalar = Scalar<T>(alpha), \
-                                                       beta_scalar = Scalar<T>(beta)] { \
-            return gridstride::blas::gemv( \
-                op != CUBLAS_OP_N, m, n, alpha_scalar.get(), a, lda, x, incx, beta_scalar.get(), y, incy); \
+        using namespace gridstride::blas; \
+        const bool transposed = op != CUBLAS_OP_N; \
+        const auto arrays = {vector_at(std::min(m, n), a), vector_at(transposed ? m : n, x), \
+            vector_at(transposed ? n : m, y)}; \
+        return run_in_stream(h, arrays, {alpha, beta}, [=, factor = scalar_at(alpha), of_y = scalar_at(beta)] { \
+            return gridstride::blas::gemv(transposed, m, n, factor.get(), a, lda, x, incx, of_y.get(), y, incy); \
         }); \
     }
 GRIDSTRIDE_BLAS(S, float, s)
@@ -220,7 +241,10 @@ template <class T> double to_double(T x) {
     if constexpr (std::is_same_v<T, double>) return x;
     else return double(float(x));
 }
-template <class T> cublasStatus_t dot(int n, const void *x, int incx, const void *y, int incy, void *result) {
+template <class T> cublasStatus_t dot(
+    cublasHandle_t h, int n, const void *x, int incx, const void *y, int incy, void *result) {
+    const auto arrays = {vector_at(n, static_cast<const T *>(x)), vector_at(n, static_cast<const T *>(y))};
+    if (!are_on_device(arrays) || !are_scalars(h, {result})) return CUBLAS_STATUS_INVALID_VALUE;
     DeviceAccessScope access;
     double res = 0;
     for (int i = 0; i < n; i++)
@@ -230,14 +254,14 @@ template <class T> cublasStatus_t dot(int n, const void *x, int incx, const void
 }
 }
 }
-inline cublasStatus_t cublasDotEx(cublasHandle_t, int n, const void *x, cudaDataType type, int incx, const void *y,
+inline cublasStatus_t cublasDotEx(cublasHandle_t h, int n, const void *x, cudaDataType type, int incx, const void *y,
     cudaDataType type_y, int incy, void *result, cudaDataType result_type, cudaDataType) {
     if (type != type_y || type != result_type) return CUBLAS_STATUS_NOT_SUPPORTED;
     switch (type) {
-        case CUDA_R_32F: return gridstride::blas::dot<float>(n, x, incx, y, incy, result);
-        case CUDA_R_64F: return gridstride::blas::dot<double>(n, x, incx, y, incy, result);
-        case CUDA_R_16F: return gridstride::blas::dot<__half>(n, x, incx, y, incy, result);
-        case CUDA_R_16BF: return gridstride::blas::dot<__nv_bfloat16>(n, x, incx, y, incy, result);
+        case CUDA_R_32F: return gridstride::blas::dot<float>(h, n, x, incx, y, incy, result);
+        case CUDA_R_64F: return gridstride::blas::dot<double>(h, n, x, incx, y, incy, result);
+        case CUDA_R_16F: return gridstride::blas::dot<__half>(h, n, x, incx, y, incy, result);
+        case CUDA_R_16BF: return gridstride::blas::dot<__nv_bfloat16>(h, n, x, incx, y, incy, result);
         default: return CUBLAS_STATUS_NOT_SUPPORTED;
     }
 }
@@ -310,11 +334,21 @@ struct Gemm {                                 // c = alpha * op(a) @ op(b) + bet
             for (int row = 0; row < m; row++) store(row, column, accumulators[size_t(row)]);
         }
     }
-    cublasStatus_t run(const void *alpha, const void *a, const void *b, const void *beta, void *c) const {
+    static Array matrix(const void *p, cudaDataType type, int ld, int rows, int num_columns, bool is_written = false) {
+        const size_t elements = rows && num_columns ? size_t(num_columns - 1) * size_t(ld) + size_t(rows) : 0;
+        return {p, elements * size_t(bytes_of(type)), is_written};
+    }
+    cublasStatus_t validate(const void *a, const void *b, const void *c) const {
         if (!is_supported()) return CUBLAS_STATUS_NOT_SUPPORTED;
-        if (m < 0 || n < 0 || k < 0 || lda < (op_a == CUBLAS_OP_N ? m : k) || ldb < (op_b == CUBLAS_OP_N ? k : n) ||
-            ldc < m)
+        const bool plain_a = op_a == CUBLAS_OP_N, plain_b = op_b == CUBLAS_OP_N;
+        if (m < 0 || n < 0 || k < 0 || lda < (plain_a ? m : k) || ldb < (plain_b ? k : n) || ldc < m)
             return CUBLAS_STATUS_INVALID_VALUE;
+        const bool is_valid = are_on_device({matrix(a, type_a, lda, plain_a ? m : k, plain_a ? k : m),
+            matrix(b, type_b, ldb, plain_b ? k : n, plain_b ? n : k), matrix(c, type_c, ldc, m, n, true)});
+        return is_valid ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_INVALID_VALUE;
+    }
+    cublasStatus_t run(const void *alpha, const void *a, const void *b, const void *beta, void *c) const {
+        if (const cublasStatus_t status = validate(a, b, c)) return status;
         DeviceAccessScope access;
         const double alpha_value = read_element(type_scalar, alpha, 0), beta_value = read_element(type_scalar, beta, 0);
         visit(op_a != CUBLAS_OP_N, op_b != CUBLAS_OP_N, a, b, [&](int row, int column, double accumulator) {
@@ -322,63 +356,75 @@ struct Gemm {                                 // c = alpha * op(a) @ op(b) + bet
             const double beta_c = beta_value == 0 ? 0 : beta_value * read_element(type_c, c, at);
             write_element(type_c, c, at, alpha_value * accumulator + beta_c);
         });
-        mark_initialized(c, size_t(m && n ? (n - 1) * size_t(ldc) + size_t(m) : 0) * size_t(bytes_of(type_c)));
+        mark_initialized(c, matrix(c, type_c, ldc, m, n).bytes);
         return CUBLAS_STATUS_SUCCESS;
     }
     // `a`, `b` and `c` are functions that return the address of matrix `i`.
     template <class F> cublasStatus_t run_batch(
-        const void *alpha, F a, F b, const void *beta, F c, int count) const {
+        cublasHandle_t h, const void *alpha, F a, F b, const void *beta, F c, int count) const {
+        if (!are_scalars(h, {alpha, beta})) return CUBLAS_STATUS_INVALID_VALUE;
         for (int i = 0; i < count; i++)
             if (const cublasStatus_t status = run(alpha, a(i), b(i), beta, const_cast<void *>(c(i)))) return status;
         return CUBLAS_STATUS_SUCCESS;
     }
 };
+inline cublasStatus_t run_product(cublasHandle_t h, const Gemm &gemm, const void *alpha, const void *a, const void *b,
+    const void *beta, void *c) {
+    return are_scalars(h, {alpha, beta}) ? gemm.run(alpha, a, b, beta, c) : CUBLAS_STATUS_INVALID_VALUE;
+}
 inline auto strided_batch(const void *p, long long stride, cudaDataType type) {
     return std::function<const void *(int)>(
         [=](int i) { return static_cast<const char *>(p) + i * stride * bytes_of(type); });
+}
+inline bool are_pointers_on_device(std::initializer_list<const void *> arrays_of_pointers, int count) {
+    return std::all_of(arrays_of_pointers.begin(), arrays_of_pointers.end(), [count](const void *pointers) {
+        return are_on_device({{pointers, size_t(std::max(count, 0)) * sizeof(void *), false}});
+    });
 }
 inline auto pointer_array(const void *const *pointers) {  // an array of pointers in device memory
     return std::function<const void *(int)>([=](int i) { return load_scalar(pointers + i); });
 }
 }
 }
-inline cublasStatus_t cublasGemmEx(cublasHandle_t, cublasOperation_t op_a, cublasOperation_t op_b, int m, int n, int k,
-    const void *alpha, const void *a, cudaDataType type_a, int lda, const void *b, cudaDataType type_b, int ldb,
+inline cublasStatus_t cublasGemmEx(cublasHandle_t h, cublasOperation_t op_a, cublasOperation_t op_b, int m, int n,
+    int k, const void *alpha, const void *a, cudaDataType type_a, int lda, const void *b, cudaDataType type_b, int ldb,
     const void *beta, void *c, cudaDataType type_c, int ldc, cublasComputeType_t compute, cublasGemmAlgo_t) {
     using namespace gridstride::blas;
-    return Gemm{op_a, op_b, m, n, k, type_a, type_b, type_c, scalar_type(compute), lda, ldb, ldc}.run(
-        alpha, a, b, beta, c);
+    return run_product(
+        h, {op_a, op_b, m, n, k, type_a, type_b, type_c, scalar_type(compute), lda, ldb, ldc}, alpha, a, b, beta, c);
 }
-inline cublasStatus_t cublasGemmEx(cublasHandle_t, cublasOperation_t op_a, cublasOperation_t op_b, int m, int n, int k,
-    const void *alpha, const void *a, cudaDataType type_a, int lda, const void *b, cudaDataType type_b, int ldb,
+inline cublasStatus_t cublasGemmEx(cublasHandle_t h, cublasOperation_t op_a, cublasOperation_t op_b, int m, int n,
+    int k, const void *alpha, const void *a, cudaDataType type_a, int lda, const void *b, cudaDataType type_b, int ldb,
     const void *beta, void *c, cudaDataType type_c, int ldc, cudaDataType compute, cublasGemmAlgo_t) {
     using namespace gridstride::blas;
-    return Gemm{op_a, op_b, m, n, k, type_a, type_b, type_c, compute, lda, ldb, ldc}.run(alpha, a, b, beta, c);
+    return run_product(h, {op_a, op_b, m, n, k, type_a, type_b, type_c, compute, lda, ldb, ldc}, alpha, a, b, beta, c);
 }
-inline cublasStatus_t cublasGemmStridedBatchedEx(cublasHandle_t, cublasOperation_t op_a, cublasOperation_t op_b, int m,
-    int n, int k, const void *alpha, const void *a, cudaDataType type_a, int lda, long long stride_a, const void *b,
-    cudaDataType type_b, int ldb, long long stride_b, const void *beta, void *c, cudaDataType type_c, int ldc,
-    long long stride_c, int count, cublasComputeType_t compute, cublasGemmAlgo_t) {
+inline cublasStatus_t cublasGemmStridedBatchedEx(cublasHandle_t h, cublasOperation_t op_a, cublasOperation_t op_b,
+    int m, int n, int k, const void *alpha, const void *a, cudaDataType type_a, int lda, long long stride_a,
+    const void *b, cudaDataType type_b, int ldb, long long stride_b, const void *beta, void *c, cudaDataType type_c,
+    int ldc, long long stride_c, int count, cublasComputeType_t compute, cublasGemmAlgo_t) {
     using namespace gridstride::blas;
-    return Gemm{op_a, op_b, m, n, k, type_a, type_b, type_c, scalar_type(compute), lda, ldb, ldc}.run_batch(alpha,
+    return Gemm{op_a, op_b, m, n, k, type_a, type_b, type_c, scalar_type(compute), lda, ldb, ldc}.run_batch(h, alpha,
         strided_batch(a, stride_a, type_a), strided_batch(b, stride_b, type_b), beta,
         strided_batch(c, stride_c, type_c), count);
 }
-inline cublasStatus_t cublasGemmBatchedEx(cublasHandle_t, cublasOperation_t op_a, cublasOperation_t op_b, int m, int n,
-    int k, const void *alpha, const void *const a[], cudaDataType type_a, int lda, const void *const b[],
+inline cublasStatus_t cublasGemmBatchedEx(cublasHandle_t h, cublasOperation_t op_a, cublasOperation_t op_b, int m,
+    int n, int k, const void *alpha, const void *const a[], cudaDataType type_a, int lda, const void *const b[],
     cudaDataType type_b, int ldb, const void *beta, void *const c[], cudaDataType type_c, int ldc, int count,
     cublasComputeType_t compute, cublasGemmAlgo_t) {
     using namespace gridstride::blas;
+    if (!are_pointers_on_device({a, b, c}, count)) return CUBLAS_STATUS_INVALID_VALUE;
     return Gemm{op_a, op_b, m, n, k, type_a, type_b, type_c, scalar_type(compute), lda, ldb, ldc}.run_batch(
-        alpha, pointer_array(a), pointer_array(b), beta, pointer_array(c), count);
+        h, alpha, pointer_array(a), pointer_array(b), beta, pointer_array(c), count);
 }
 #define GRIDSTRIDE_BLAS_BATCHED(S, T, kind) \
     inline cublasStatus_t cublas##S##gemm(cublasHandle_t h, cublasOperation_t op_a, cublasOperation_t op_b, int m, \
         int n, int k, const T *alpha, const T *a, int lda, const T *b, int ldb, const T *beta, T *c, int ldc) { \
         using namespace gridstride::blas; \
         const Gemm gemm{op_a, op_b, m, n, k, kind, kind, kind, kind, lda, ldb, ldc}; \
-        return run_in_stream(h, [=, alpha_scalar = Scalar<T>(alpha), beta_scalar = Scalar<T>(beta)] { \
-            const T alpha_value = alpha_scalar.get(), beta_value = beta_scalar.get(); \
+        if (const cublasStatus_t status = gemm.validate(a, b, c)) return status; \
+        return run_in_stream(h, {}, {alpha, beta}, [=, factor = scalar_at(alpha), of_c = scalar_at(beta)] { \
+            const T alpha_value = factor.get(), beta_value = of_c.get(); \
             return gemm.run(&alpha_value, a, b, &beta_value, c); \
         }); \
     } \
@@ -391,13 +437,14 @@ inline cublasStatus_t cublasGemmBatchedEx(cublasHandle_t, cublasOperation_t op_a
                 return status; \
         return CUBLAS_STATUS_SUCCESS; \
     } \
-    inline cublasStatus_t cublas##S##gemmBatched(cublasHandle_t, cublasOperation_t op_a, cublasOperation_t op_b, \
+    inline cublasStatus_t cublas##S##gemmBatched(cublasHandle_t h, cublasOperation_t op_a, cublasOperation_t op_b, \
         int m, int n, int k, const T *alpha, const T *const a[], int lda, const T *const b[], int ldb, \
         const T *beta, T *const c[], int ldc, int count) { \
         using namespace gridstride::blas; \
         const auto list = [](auto p) { return pointer_array(reinterpret_cast<const void *const *>(p)); }; \
+        if (!are_pointers_on_device({a, b, c}, count)) return CUBLAS_STATUS_INVALID_VALUE; \
         return Gemm{op_a, op_b, m, n, k, kind, kind, kind, kind, lda, ldb, ldc}.run_batch( \
-            alpha, list(a), list(b), beta, list(c), count); \
+            h, alpha, list(a), list(b), beta, list(c), count); \
     }
 GRIDSTRIDE_BLAS_BATCHED(S, float, CUDA_R_32F)
 GRIDSTRIDE_BLAS_BATCHED(D, double, CUDA_R_64F)

@@ -111,7 +111,8 @@ curandStatus generate(curandGenerator_t g, T *out, size_t n, size_t per_call, F 
         Source &source = g->get_source();
         for (size_t i = 0; i < n; i += per_call) f(source, out + i);
     };
-    if (g->on_host) return fill(), CURAND_STATUS_SUCCESS;
+    if (g->on_host)
+        return is_device_only(out) ? CURAND_STATUS_LAUNCH_FAILURE : (fill(), CURAND_STATUS_SUCCESS);
     if (!library::are_on_device(arrays)) return CURAND_STATUS_LAUNCH_FAILURE;
     library::run("curandGenerate", g->stream, arrays, fill, line);
     return CURAND_STATUS_SUCCESS;

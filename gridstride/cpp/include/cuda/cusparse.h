@@ -261,11 +261,14 @@ inline cusparseStatus_t multiply(const char *name, cusparseHandle_t h, cusparseO
         return CUSPARSE_STATUS_INVALID_VALUE;
     std::vector<library::Array> arrays = arrays_of(a);
     arrays.push_back(array_of(b, false)), arrays.push_back(array_of(c, true));
-    if (!library::are_on_device(arrays)) return CUSPARSE_STATUS_INVALID_VALUE;
+    const bool on_device = h->mode == CUSPARSE_POINTER_MODE_DEVICE;
+    if (!library::are_on_device(arrays) || !library::is_scalar_in(on_device, alpha) ||
+        !library::is_scalar_in(on_device, beta))
+        return CUSPARSE_STATUS_INVALID_VALUE;
     const auto work = [=] {                                // reads alpha and beta in device memory when it runs
         SpMM{a, b, c, ta, tb, library::load_scalar(compute, alpha), library::load_scalar(compute, beta)}.run();
     };
-    if (is_device(alpha)) return library::run(name, h->stream, arrays, work, line), CUSPARSE_STATUS_SUCCESS;
+    if (on_device) return library::run(name, h->stream, arrays, work, line), CUSPARSE_STATUS_SUCCESS;
     const SpMM product{a, b, c, ta, tb, library::load_scalar(compute, alpha), library::load_scalar(compute, beta)};
     library::run(name, h->stream, arrays, [=] { product.run(); }, line);
     return CUSPARSE_STATUS_SUCCESS;

@@ -22,6 +22,10 @@ inline bool are_on_device(const std::vector<Array> &arrays) {
         if (array.bytes && !is_in_allocation(array.p, array.bytes)) return false;
     return true;
 }
+// Returns whether the address of a scalar is in the memory that the pointer mode of its call names.
+inline bool is_scalar_in(bool in_device_memory, const void *p) {
+    return in_device_memory ? is_device(p) : !is_device_only(p);
+}
 // Runs `f()` as an operation of the stream, which waits for an exchange that it awaits, or adds it to the graph of a
 // captured stream.
 template <class F> void run(const char *name, cudaStream_t s, const std::vector<Array> &arrays, F f, int line,
