@@ -6,6 +6,7 @@ import pytest
 
 from gridstride.cpp.lint.callers import device_code, mark_host_functions
 from gridstride.cpp.frontend.edits import NotEmulated
+from gridstride.cpp.lint import unsupported_api
 from gridstride.cpp.lint.unsupported_api import describe_unsupported
 from gridstride.cpp.frontend.tokens import WrongSource
 from gridstride.cpp.frontend.reader import host_functions, kernels
@@ -609,6 +610,16 @@ def test_unsupported_headers_are_named(header):
         message = describe_unsupported(f'x.cu:2:10: {report}\n', src, 'x.cu')
         assert f' {header}: ' in message and f'line 2: #include <{header}>' in message
     assert describe_unsupported('x.cu:2:10: fatal error: mine.h: No such file or directory\n', src, 'x.cu') is None
+
+
+def test_what_the_platform_lacks_is_named(monkeypatch):
+    "A browser has no processes; elsewhere an undeclared function is a mistake of the program"
+    src = 'int main() {\n    return fork();\n}\n'
+    errors = "error: use of undeclared identifier 'fork'", "fatal error: 'sys/wait.h' file not found"
+    logs = [f'x.cu:2:12: {error}\n' for error in errors]
+    assert [describe_unsupported(log, src, 'x.cu') for log in logs] == [None, None]
+    monkeypatch.setitem(unsupported_api.absent_from_platform, r'v?fork|sys/wait\.h', 'no processes here')
+    for log in logs: assert describe_unsupported(log, src, 'x.cu') == 'no processes here\n  line 2: return fork();'
 
 
 def test_inline_ptx_that_is_not_known_in_a_header_is_reported_when_it_is_executed():

@@ -51,6 +51,9 @@ _ALTERNATIVES = (
     (r'cusparse\w+', 'call torch.sparse from Python'),
     (r'cuda[A-Z]\w+|__nv_\w+|__NV_\w+', ''),
 )
+# pattern of functions and headers that this platform lacks -> the message; a browser adds its own
+absent_from_platform = {}
+
 _UNDECLARED = re.compile(
     r"(?:use of undeclared identifier |unknown type name )?['\"](\w+)['\"]"
     r"(?: was not declared| has not been declared| does not name a type|; did you mean|$)"
@@ -89,6 +92,10 @@ def _describe_message(message):
     "Describe the missing feature that a compiler's message is about; None for any other message"
     if m := _STATIC_ASSERTION.search(message):
         return m[1]
+    if m := _UNDECLARED.search(message) or _NO_FILE.search(message):
+        for pattern, text in absent_from_platform.items():
+            if re.fullmatch(pattern, m[1]):
+                return text
     if (m := _NO_FILE.search(message)) and (hint := hint_for_missing_header(m[1])):
         return f'the emulator does not support {m[1]}: {hint}, or run on a GPU'
     if (m := _NO_MEMBER.search(message)) and 'did you mean' not in message:

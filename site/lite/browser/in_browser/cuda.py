@@ -16,6 +16,7 @@ from pyodide.ffi import can_run_sync, create_proxy, run_sync, to_js
 from gridstride.cpp import emulator, kernel, load, program, values
 from gridstride.cpp.frontend.edits import NotEmulated
 from gridstride.cpp.finding import CFinding, RuntimeFinding
+from gridstride.cpp.lint import unsupported_api
 from gridstride.cpp.lint.compile_errors import WARNINGS
 from gridstride.cpp.toolchain import build, compilers
 from gridstride.cpp.toolchain.cache import BuildResult
@@ -30,6 +31,7 @@ FOLDER = Path('/tmp/gridstride')  # of compiled modules
 _WORDS_AT_ONCE = 1 << 13  # copied of a result, whose length is not known; a longer text is cut
 _WITHOUT_NUMPY = dict(bfloat16=2, float8_e5m2=1, float8_e4m3fn=1)  # bytes of types that NumPy lacks
 _ITEMSIZES = {code: _WITHOUT_NUMPY.get(name) or np.dtype(name).itemsize for name, code in values._DTYPES.items()}
+_OF_PROCESSES = r'v?fork|waitpid|exec[lv]\w*|popen|system|sys/wait\.h'  # functions and headers
 _javascript = None  # the module cuda/cuda.js
 
 
@@ -326,6 +328,7 @@ def install():
     build.compile_module, build.emulated_flags = compile_module, emulated_flags
     compilers.common_flags = _no_processor
     build.files_used_by = lambda *_: set()
+    unsupported_api.absent_from_platform[_OF_PROCESSES] = f'a browser has no processes: {ELSEWHERE}'
     emulator.load_runtime = lambda: _runtime
     values._PACK[torch.Tensor] = values._pack_array
     for module in (load, kernel, program):
