@@ -1,14 +1,15 @@
 "The checker outside the course: findings of every dialect as one record, their lines, their formats, and the command"
-import ast, json, os, re, signal, subprocess, sys, warnings
+import ast, json, os, re, runpy, signal, subprocess, sys, warnings
 from configparser import ConfigParser
 from dataclasses import replace
 from importlib.metadata import entry_points
+from importlib.util import find_spec
 from pathlib import Path
 
 import jsonschema
 import numpy as np
 import pytest
-from gridstride import as_gpu, sim
+from gridstride import as_gpu, sim, tile
 from gridstride.__main__ import main as gridstride
 from gridstride.checker import assembly, check, formats, pages, pytest_plugin, run, schedules, timing, worker, workers
 from gridstride.checker.baseline import AllowedFindings, read_baseline
@@ -402,17 +403,70 @@ def two(a, b):
     b[0] = cuda.threadIdx.x
 
 
-def test_a_kernel_continues_after_an_allowed_race():
+SEVERAL_FINDINGS = """#include <cuda_pipeline.h>
+__global__ void several(const int *x, int *out) {
+    __shared__ int s[32];
+    out[0] = threadIdx.x;
+    out[threadIdx.x + 1] = x[threadIdx.x + 32];
+    out[threadIdx.x + 33] = s[threadIdx.x];
+    out[threadIdx.x + 65] = *(const short *)((const char *)x + 1);
+}
+__global__ void copies(const int *x, int *out) {
+    __shared__ alignas(16) int s[128];
+    __pipeline_memcpy_async(s + 4 * threadIdx.x, x + 4 * threadIdx.x, 16);
+    out[threadIdx.x] = s[4 * threadIdx.x];
+    __pipeline_commit();
+    out[threadIdx.x + 32] = s[4 * threadIdx.x];
+    __pipeline_wait_prior(0);
+    out[threadIdx.x + 64] = s[threadIdx.x];
+}
+"""
+RACES_OF_PROGRAMS = """
+@triton.jit
+def several(a, b):
+    one = tl.program_id(0) + tl.arange(0, 4) * 0
+    tl.store(a + one, tl.arange(0, 4))
+    tl.store(b, tl.program_id(0))
+    tl.store(b + 1, tl.load(b + 1) + 1)
+    tl.load(b + 2)
+    tl.atomic_add(b + 2, 1)
+    tl.store(a + 4 + one, tl.load(a + 4 + one) + tl.arange(0, 4))
+"""
+
+
+def lines_of_findings(kernel, grid, arrays, codes):
+    "Require that launches that allow all earlier findings have these codes, and then none; return the lines"
+    allowed, lines = set(), []
+    for code in codes:
+        with change(settings, allowed_findings=frozenset(allowed)), finding(code) as e: kernel[grid](*arrays)
+        lines.append(e.value.line)
+        allowed.add((code.split()[1], kernel.__name__, e.value.line))
+    with change(settings, allowed_findings=frozenset(allowed)):
+        assert not recorded(lambda: kernel[grid](*arrays)).findings
+    return lines
+
+
+def test_a_kernel_continues_after_allowed_findings():
+    arrays = np.zeros(1, np.int32), np.zeros(1, np.int32)
     for kernel in two, cuda_kernel(TWO_RACES[:TWO_RACES.index('int main')]):
-        allowed, lines = set(), []
-        for _ in range(2):
-            a, b = np.zeros(1, np.int32), np.zeros(1, np.int32)
-            with change(settings, allowed_races=frozenset(allowed)), finding('racecheck race') as e: kernel[1, 32](a, b)
-            lines.append(e.value.line)
-            allowed.add(('race', 'two', e.value.line))
-        assert lines[1] == lines[0] + 1
-        with change(settings, allowed_races=frozenset(allowed)): found = recorded(lambda k=kernel: k[1, 32](a, b))
-        assert not found.findings
+        first, second = lines_of_findings(kernel, (1, 32), arrays, ['racecheck race'] * 2)
+        assert second == first + 1
+    kernels = cuda_kernel(SEVERAL_FINDINGS)
+    codes = 'memcheck outside', 'initcheck unwritten_shared', 'memcheck misaligned', 'racecheck race'
+    arrays = np.zeros(32, np.int32), np.zeros(97, np.int32)
+    assert lines_of_findings(kernels.several, (1, 32), arrays, codes) == [5, 6, 7, 4]
+    codes = 'racecheck copy_not_committed', 'racecheck copy_not_waited_for', 'racecheck race'
+    arrays = np.zeros(128, np.int32), np.zeros(97, np.int32)
+    assert lines_of_findings(kernels.copies, (1, 32), arrays, codes) == [12, 14, 16]
+
+
+@pytest.mark.skipif(not find_spec('triton'), reason='the kernel is under its @triton.jit')
+def test_a_triton_kernel_continues_after_allowed_findings(tmp_path):
+    (tmp_path/'several.py').write_text(f'import triton, triton.language as tl\n{RACES_OF_PROGRAMS}')
+    kernel = tile.checked(runpy.run_path(str(tmp_path/'several.py'))['several'])
+    arrays = np.zeros(8, np.int32), np.zeros(3, np.int32)
+    codes = 'lanes', 'lanes_update', 'lanes', 'programs', 'programs', 'programs_atomic', 'programs_atomic'
+    assert lines_of_findings(kernel, (4,), arrays, [f'racecheck {code}' for code in codes]) == [6, 11, 11, 7, 8, 9, 10]
 
 
 @pytest.mark.exhaustive
@@ -439,9 +493,14 @@ def test_what_is_disabled_for_an_allowed_finding():
     assert not checks_to_disable([race], allowed, {*steps})
     assert not checks_to_disable([race, replace(race, code='race_of_blocks')], allowed, set())
     c_error = replace(race, dialect='cuda', kind='memcheck')
-    assert checks_to_disable([c_error], allowed, set()) == {('memcheck', None)}
+    c_steps = ('memcheck', 'k', 'race', 3), ('memcheck', None)
+    for n in range(2): assert checks_to_disable([c_error], allowed, {*c_steps[:n]}) == {c_steps[n]}
+    for error in replace(c_error, kind='synccheck'), replace(c_error, kernel=None):
+        assert checks_to_disable([error], allowed, set()) == {(error.kind, None)}
+    of_programs = replace(race, dialect='triton', code='programs')
+    assert checks_to_disable([of_programs], AllowedFindings(['programs']), set()) == {('racecheck', 'k', 'programs', 3)}
     values = settings_without(steps)
-    assert values['allowed_races'] == {('race', 'k', 3)} and 'racecheck' not in values['checks']
+    assert values['allowed_findings'] == {('race', 'k', 3)} and 'racecheck' not in values['checks']
 
 
 SLOW = {'.py': '''

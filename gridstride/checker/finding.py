@@ -206,9 +206,10 @@ def checks_to_disable(
 ) -> set:  # of (kind, kernel, code, line), (kind, kernel) and (kind, None), for all kernels
     """Return the checks without which a program must run again, because their allowed findings ended it.
 
-    An allowed finding stops its kernel, so the remainder of the program has not run. A data race is not reported again
-    on its line, and the kernel continues there. Another check is disabled in the kernel; in a program of CUDA C, whose
-    kernels are not launched by Python, in all kernels. A program that also has other findings is not run again."""
+    An allowed finding stops its kernel, so the remainder of the program has not run. If a kernel can continue after the
+    finding, it is not reported again on its line. Otherwise, its check is disabled in the kernel; in a program of CUDA
+    C, whose kernels are not launched by Python, in all kernels. A program that also has other findings is not run
+    again."""
     from ..diagnostics.settings import CHECKS
 
     if not all(f in allowed for f in findings):
@@ -218,16 +219,27 @@ def checks_to_disable(
     return {step for step in steps if step}
 
 
-# Data races between accesses of threads, after which a kernel can continue
 _RACES_OF_THREADS = {
     *('race', 'race_of_blocks', 'race_of_cluster', 'race_of_devices', 'race_of_volatiles', 'flag_not_acquired'),
     *('fence_of_block', 'scope_of_device', 'atomic_of_block', 'atomic_of_device'),
 }
+_RACES_OF_PROGRAMS = {'programs', 'programs_atomic', 'lanes', 'lanes_update'}
+
+
+def _may_continue(finding):
+    """Return whether a kernel may continue after a finding.
+
+    In CUDA C, some instructions end the kernel nevertheless; then the finding is there again in the next run."""
+    if not finding.kernel or not finding.compiled_line:
+        return False
+    if finding.dialect == 'cuda':
+        return finding.kind != 'synccheck'  # where threads wait for each other
+    return finding.code in (_RACES_OF_PROGRAMS if finding.dialect == 'triton' else _RACES_OF_THREADS)
 
 
 def _steps_to_disable(finding):
     "Yield what to disable so that an allowed finding does not end a run, from the most specific"
-    if finding.kind == 'racecheck' and finding.dialect != 'triton' and finding.code in _RACES_OF_THREADS:
+    if _may_continue(finding):
         yield finding.kind, finding.kernel, finding.code, finding.compiled_line
     yield finding.kind, None if finding.dialect == 'cuda' else finding.kernel
     yield finding.kind, None
@@ -236,12 +248,12 @@ def _steps_to_disable(finding):
 def settings_without(
     disabled,  # as `checks_to_disable` returns it
 ) -> dict:
-    """Return the settings that disable checks in all kernels, and allow data races.
+    """Return the settings that disable checks in all kernels, and allow findings.
 
-    >>> settings_without([('racecheck', 'k', 'race', 3)])['allowed_races']
+    >>> settings_without([('racecheck', 'k', 'race', 3)])['allowed_findings']
     frozenset({('race', 'k', 3)})"""
     from ..diagnostics.settings import settings
 
     checks = tuple(check for check in settings.checks if (check, None) not in disabled)
-    races = frozenset((code, kernel, line) for _, kernel, code, line in (o for o in disabled if len(o) == 4))
-    return dict(checks=checks, allowed_races=races)
+    findings = frozenset((code, kernel, line) for _, kernel, code, line in (o for o in disabled if len(o) == 4))
+    return dict(checks=checks, allowed_findings=findings)

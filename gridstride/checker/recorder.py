@@ -14,6 +14,7 @@ from .source_map import locate_in_files
 
 __all__ = ['Recorder', 'LaunchTarget']
 
+_SAME_VALUE = 'same_value', 'same_value_programs'
 _RECORDED_IF_CAUGHT = 'memcheck', 'racecheck', 'initcheck', 'synccheck', 'fencecheck'
 
 
@@ -85,7 +86,7 @@ class Recorder:
         return lambda file, line: locate_in_files(file, line, sources, self.program_file)
 
     def _on_warning(self, warning):
-        if warning.code == 'same_value' and _is_race_allowed(warning.fields.get('kernel'), warning.line):
+        if warning.code in _SAME_VALUE and _is_race_allowed(warning.fields.get('kernel'), warning.line):
             return
         target = self.active_targets[-1] if self.active_targets else LaunchTarget(None)
         self.add(finding_of_warning(warning, target.file, self._locator(target.sources())))
@@ -142,9 +143,11 @@ class Recorder:
 
 def _is_race_allowed(kernel, line):
     "Return whether a data race on a line is allowed, so that the threads may also write the same value there"
+    from ..diagnostics.messages import MESSAGES
     from ..diagnostics.settings import settings
 
-    return any((kernel, line) == race[1:] for race in settings.allowed_races)
+    allowed_findings = settings.allowed_findings
+    return any((kernel, line) == allowed[1:] and ('racecheck', allowed[0]) in MESSAGES for allowed in allowed_findings)
 
 
 def _is_finding(error):

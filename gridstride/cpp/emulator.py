@@ -278,9 +278,9 @@ def _detector_mask(compiled, enabled):
 
 
 @lru_cache(64)  # called by every launch
-def _allowed_races(races):
-    "Return the races that are not reported as the runtime reads them"
-    return ''.join(f'{code} {kernel} {line}\n' for code, kernel, line in races).encode()
+def _allowed_findings(findings):
+    "Return the findings that are not reported as the runtime reads them"
+    return ''.join(f'{code} {kernel} {line}\n' for code, kernel, line in findings).encode()
 
 
 def prepare(
@@ -309,7 +309,7 @@ def prepare(
     c_options = COptions(mask, order, seed, threads, seconds, memory, num_devices())
     load_runtime().gridstride_set_options(ctypes.byref(c_options))
     load_runtime().gridstride_limit_swaps(current_settings['swaps'])
-    load_runtime().gridstride_allow_races(_allowed_races(current_settings['allowed_races']))
+    load_runtime().gridstride_allow_findings(_allowed_findings(current_settings['allowed_findings']))
 
 
 def array_at(line, column):

@@ -73,7 +73,7 @@ def _language_of_environment():
 
 # `lanes`: the maximum number of threads that run in lockstep; `counts_from_end`: whether a signed index below 0 counts
 # from the end, as in Numba, with a warning if it depends on the thread, instead of being an error;
-# `allowed_races`: data races that are not reported, (code, kernel, line of the later access);
+# `allowed_findings`: findings after which a kernel continues without a report, (code, kernel, line);
 # `lang`: the language of findings, '' for English
 settings = Settings(
     checks=CHECKS,
@@ -86,7 +86,7 @@ settings = Settings(
     seconds=60.0,
     warp=32,
     counts_from_end=False,
-    allowed_races=frozenset(),
+    allowed_findings=frozenset(),
     lang=_language_of_environment(),
 )
 

@@ -462,7 +462,7 @@ class Racecheck:
     def raise_race(self, ctx, lanes, view, offsets, i, times, threads, earlier_access, access, site):
         "Raise the data race of the lane `lanes[i]` with the access by `threads[i]` at `times[i]`, unless it is allowed"
         code = ctx.memory_order.race_code(ctx.group, lanes[i], times[i], threads[i])
-        if (code, ctx.kernel, ctx.program.sites[site].line) in settings.allowed_races:
+        if (code, ctx.kernel, ctx.program.sites[site].line) in settings.allowed_findings:
             return
         block, thread = ctx.group.position_of_thread(threads[i])
         entry_of_this_access = ctx.program.sites[site], view.name, ctx.call_sites

@@ -399,7 +399,7 @@ def store(pointers, value, mask=None):
     ctx = current()
     _report_access(ctx, region, active_offsets, 'written', pointers, active, value)
     region.flat[active_offsets] = value
-    if ctx.racecheck and active_offsets.size > 1 and value.ndim:
+    if ctx.racecheck and active_offsets.size > 1 and value.ndim and not ctx.is_allowed('lanes'):
         _check_lanes_agree(region, active_offsets, value, pointers, active)
 
 

@@ -38,6 +38,7 @@ class LaunchContext:
         self.memcheck, self.racecheck, self.initcheck = (
             check in settings.checks for check in ('memcheck', 'racecheck', 'initcheck')
         )
+        self.allowed_findings = settings.allowed_findings
         self.deadline = time.monotonic() + settings.seconds
         self.seconds = settings.seconds
         self.program_id = (0, 0, 0)  # position of the running program in the grid
@@ -130,6 +131,11 @@ class LaunchContext:
                 self.warn(code, dict(fields, line=learner_frame().f_lineno, kernel=self.kernel.__name__))
         if verb == 'written':
             self.unsynced_stores.append((shadow, offsets, lanes, lowest, highest, learner_frame().f_lineno))
+
+    def is_allowed(self, code):
+        "Return whether the user allows a finding on the running line, so that the kernel continues"
+        allowed = self.allowed_findings
+        return bool(allowed) and (code, self.kernel.__name__, learner_frame().f_lineno) in allowed
 
     def warn_same_value(self, fields):
         "Warn that several programs write the same value to an element"

@@ -119,7 +119,8 @@ class Shadow:
         elif access == 'atomic':
             self.atomic_stamp[offsets] = stamp
         else:
-            self._check_lost_update(ctx, region, element_offsets, offsets, lane_index, value)
+            if not ctx.is_allowed('lanes_update'):
+                self._check_lost_update(ctx, region, element_offsets, offsets, lane_index, value)
             self.write_stamp[offsets] = stamp
             self.first_read[offsets] = self.last_read[offsets] = self.atomic_stamp[offsets] = 0
 
@@ -178,6 +179,8 @@ class Shadow:
                 ctx.warn_same_value(fields)
                 continue
             code = 'programs_atomic' if 'atomic' in (earlier_access, access) else 'programs'
+            if ctx.is_allowed(code):
+                continue
             fields.update(
                 before=_FIELD_OF_ACCESS.get(earlier_access, earlier_access), now=_FIELD_OF_ACCESS.get(access, access)
             )

@@ -450,7 +450,7 @@ struct Detector : BlockDetectorState {
     static int line_of(uint32_t location) {
         return location & line_bit ? int(location & (device_bit - 1)) : 0;
     }
-    bool is_allowed(Code, const Access &) const;         // whether the user allows this race
+    bool is_allowed(Code, const Access &) const;         // whether the user allows this finding
     void report_finding(Code, Fields, const Access &at, const Access *other = nullptr, const DeferredRace *deferred =
         nullptr);
     void describe(Finding &, const Access &at, const Access *other, const DeferredRace *deferred) const;

@@ -11,13 +11,13 @@ void Detector::record_uninitialized_read(uintptr_t a, unsigned owner, const Acce
     const Allocation *allocation) {
     auto &stored_read = allocation || !w->leader->cluster.empty() ? uninitialized_in_launch : uninitialized_read;
     if (stored_read || !checks(initcheck)) return;
+    const Code code = is_by_async_proxy(read) ? Code::unwritten_for_engine
+                      : allocation            ? Code::unwritten
+                                              : Code::unwritten_shared;
+    if (is_allowed(code, read)) return;
     const ElementName element = element_name(a, owner, allocation);
     stored_read.reset(new UninitializedRead{read.thread, {}});
-    fill(stored_read->finding,
-        is_by_async_proxy(read) ? Code::unwritten_for_engine
-        : allocation           ? Code::unwritten
-                      : Code::unwritten_shared,
-        {element.array(), element.index()});
+    fill(stored_read->finding, code, {element.array(), element.index()});
     describe(stored_read->finding, read, nullptr, nullptr);
     if (!checks(racecheck) || (is_by_async_proxy(read) && !allocation)) report_uninitialized(stored_read);
 }

@@ -1,4 +1,4 @@
-// Stores a detector's finding, with its threads, its lines and the element's name; passes over races that are allowed.
+// Stores a finding of a detector, with its threads, its lines and the name of the element, unless it is allowed.
 #include <map>
 #include <set>
 #include <stdio.h>
@@ -10,20 +10,20 @@
 
 namespace gridstride {
 
-// The races that the user allows: (code, kernel, line). A line is looked up once per access in the code, (address of
+// The findings that the user allows: (code, kernel, line). A line is looked up once per access in the code, (address of
 // the image, location), because that takes milliseconds.
-static std::set<std::tuple<std::string, std::string, int>> allowed_races;
+static std::set<std::tuple<std::string, std::string, int>> allowed_findings;
 static std::map<std::pair<uintptr_t, uint32_t>, int> line_of_access;
 
 bool Detector::is_allowed(Code code, const Access &access) const {
-    if (allowed_races.empty()) return false;
+    if (allowed_findings.empty()) return false;
     const auto [entry, is_new] = line_of_access.insert({{image.base, access.location}, 0});
     if (is_new) {
         Location location = {};
         set_line(access, location);
         entry->second = location.line;
     }
-    return allowed_races.count({Field("code", code).string, base_name(w->launch->kernel), entry->second});
+    return allowed_findings.count({Field("code", code).string, base_name(w->launch->kernel), entry->second});
 }
 void Detector::report_finding(Code code, Fields fields, const Access &access, const Access *other,
     const DeferredRace *deferred) {
@@ -82,12 +82,12 @@ ElementName Detector::element_name(uintptr_t address, unsigned owner, const Allo
 }
 }
 
-// Sets the races that are not reported, one per line: "code kernel line".
-extern "C" GRIDSTRIDE_API void gridstride_allow_races(const char *lines) {
+// Sets the findings that are not reported, one per line: "code kernel line".
+extern "C" GRIDSTRIDE_API void gridstride_allow_findings(const char *lines) {
     using namespace gridstride;
-    allowed_races.clear();
+    allowed_findings.clear();
     line_of_access.clear();
     char code[64], kernel[256];
     for (int line, length; sscanf(lines, "%63s %255s %d%n", code, kernel, &line, &length) == 3; lines += length)
-        allowed_races.insert({code, kernel, line});
+        allowed_findings.insert({code, kernel, line});
 }

@@ -145,7 +145,7 @@ void check_tensor_range(Worker &w, uint32_t first_lane, uint32_t lanes, uint32_t
         if (exists && tensor.at(i)) continue;
         for (auto a = tensor.freed.rbegin(); exists && a != tensor.freed.rend(); ++a)
             if (i - a->first < a->columns)
-                detector.report_finding(Code::tensor_freed, {{"operation", operation}, {"column", i}},
+                return detector.report_finding(Code::tensor_freed, {{"operation", operation}, {"column", i}},
                     current_access(line),
                     &static_cast<const Access &>(Access{detector.self, 0, line_bit | uint32_t(a->line)}));
         if (!exists && i < tensor_columns && first_lane + lanes <= tensor_lanes) continue;
@@ -242,7 +242,7 @@ static void report_missing_sync(const MissingSync &m, const TensorAccess &earlie
     const char *const before = name_of(earlier.operation);
     const Access access = {detector.self, detector.now, location}, other = earlier.as_access();
     if (m.code == Code::tensor_race)
-        detector.report_finding(Code::tensor_race,
+        return detector.report_finding(Code::tensor_race,
             {{"before", before}, {"now", now}, {"lane", lane}, {"column", column}}, access, &other);
     detector.report_finding(m.code == Code::tensor_in_flight ? Code::tensor_in_flight : Code::tensor_no_fence,
         {{"before", before}, {"now", now}, {"lane", lane}, {"column", column}, {"why", m.why}}, access, &other);
@@ -305,7 +305,7 @@ void record_tensor_access(TensorMemory &tensor, size_t index, const TensorRange 
 void check_tensor_written(Worker &w, uint32_t lane, uint32_t column, int line, bool by_mma) {
     if (!detector.is_enabled || !checks(initcheck) || tensor_memory_of(w).is_written(column, lane)) return;
     auto &stored_read = w.leader->cluster.empty() ? detector.uninitialized_read : detector.uninitialized_in_launch;
-    if (stored_read) return;
+    if (stored_read || detector.is_allowed(Code::tensor_unwritten, current_access(line))) return;
     stored_read.reset(new UninitializedRead{detector.self, {}});
     fill(stored_read->finding, Code::tensor_unwritten, {{"lane", lane}, {"column", column}});
     detector.describe(stored_read->finding, current_access(line), nullptr, nullptr);

@@ -37,7 +37,7 @@ export const listOfHeaders = name =>
 const EXPORTS = ['_initialize', '__stack_pointer', 'gridstride_pc', 'gridstride_fuel', 'gridstride_stack_limit',
     'gridstride_begin_of_user_code', 'gridstride_end_of_user_code', 'gridstride_tick', 'gridstride_stack_overflow',
     'malloc', 'free',
-    'gridstride_finding', 'gridstride_set_options', 'gridstride_limit_swaps',
+    'gridstride_finding', 'gridstride_set_options', 'gridstride_limit_swaps', 'gridstride_allow_findings',
     'gridstride_abi', 'gs_exports', 'gs_connect']
 export const linkArguments = (units, output) => ['-m', 'wasm32', '--no-entry', '-L/usr/lib/wasm32-wasip1',
     '--stack-first', '-z', 'stack-size=1048576', '--export-table', '--growable-table',

@@ -134,12 +134,15 @@ export class Program {
         const bytes = new Uint8Array(this.memory)
         return this.text(at, bytes.indexOf(0, at) - at)
     }
-    // Sets the options of the next call; `options`: the bytes of `gridstride_options`, whose layout is that of Python
-    setOptions(options, swaps) {
-        const at = this.copyIn(options)
+    // Sets the options of the next call; `options`: the bytes of `gridstride_options`, whose layout is that of Python;
+    // `allowedFindings`: the lines for `gridstride_allow_findings`
+    setOptions(options, swaps, allowedFindings) {
+        const at = this.copyIn(options), lines = this.copyIn(new TextEncoder().encode(`${allowedFindings}\0`))
         this.exports.gridstride_set_options(at)
         this.exports.gridstride_limit_swaps(swaps)
+        this.exports.gridstride_allow_findings(lines)
         this.exports.free(at)
+        this.exports.free(lines)
     }
     // Calls an exported function. `words`: its n arguments (gridstride/torch/gridstride/bindings.h), already in the
     // memory of the module. Returns {code, result, message, argument}: addresses of words and of text.

@@ -90,7 +90,7 @@ def compile_module(
 class _Runtime:
     "What `emulator` calls of the runtime: options are kept for the next call, findings are those of the last one"
 
-    options, swaps, finding = None, 1 << 30, None
+    options, swaps, allowed_findings, finding = None, 1 << 30, '', None
 
     def gridstride_set_options(self, reference):
         self.options = reference._obj
@@ -98,8 +98,8 @@ class _Runtime:
     def gridstride_limit_swaps(self, swaps):
         self.swaps = swaps
 
-    def gridstride_allow_races(self, lines):
-        "Do nothing: programs allow no races here"
+    def gridstride_allow_findings(self, lines):
+        self.allowed_findings = lines.decode()
 
     def gridstride_set_module_folder(self, folder):
         "Do nothing: programs load no modules here"
@@ -249,7 +249,8 @@ class BrowserModule(load.EmulatorModule):
 
     def _call(self, entry, call):
         blocks = _Blocks(self.program)
-        self.program.setOptions(to_js(memoryview(bytes(_runtime.options))), _runtime.swaps)
+        options = to_js(memoryview(bytes(_runtime.options)))
+        self.program.setOptions(options, _runtime.swaps, _runtime.allowed_findings)
         self._shared.append(blocks)
         packed = call._objects['0']  # of its first field, `args`
         at = self._copy_words(blocks.share(packed))
