@@ -140,7 +140,113 @@ int variant(ncclUniqueId id, int rank, int ranks, int wrong) {
         wrong == other_stream ? other : t.s));
     return t.at(t.y, 1);
 }
+// Graphs with NCCL calls, each launched three times. Two ranks, the second of which is wrong. 0: right
+enum { fewer_launches = 1, other_captured_count, mixed_group };
+int captured(ncclUniqueId id, int rank, int ranks, int wrong) {
+    Rank t(id, rank, ranks);
+    const int next = (rank + 1) % ranks, previous = (rank + ranks - 1) % ranks, sum = 100 * ranks * (ranks - 1) / 2;
+    const size_t count = rank == 1 && wrong == other_captured_count ? n / 2 : n;
+    cudaStream_t other; cudaStreamCreateWithFlags(&other, cudaStreamNonBlocking);
+    cudaStreamBeginCapture(t.s, cudaStreamCaptureModeThreadLocal);
+    RUN(ncclAllReduce(t.x, t.y, count, ncclFloat, ncclSum, t.comm, t.s));
+    ncclGroupStart();
+    RUN(ncclSend(t.y, n, ncclFloat, next, t.comm, t.s));
+    RUN(ncclRecv(t.x, n, ncclFloat, previous, t.comm, wrong == mixed_group ? other : t.s));
+    const int error = ncclGroupEnd();
+    cudaGraph_t graph; cudaStreamEndCapture(t.s, &graph);
+    if (error) return error;
+    cudaGraphExec_t exec; cudaGraphInstantiate(&exec, graph);
+    for (int i = 0; i < 3 - (rank == 1 && wrong == fewer_launches); i++) cudaGraphLaunch(exec, t.s);
+    // x becomes the sum of the x of all ranks, three times
+    const int right = t.at(t.x, 1) == (sum + ranks) * ranks * ranks;
+    cudaGraphExecDestroy(exec), cudaGraphDestroy(graph);
+    return right;
+}
+// A graph per rank, with more calls than may be outstanding, and kernels that wait for each other
+__global__ void meet(int *own, int *other, int round) {
+    atomicExch_system(other, round), __threadfence_system();
+    while (atomicAdd_system(own, 0) < round) {}
+    __threadfence_system();
+}
+long long captured_by_one_thread(int wrong) {               // 1: the reader of `box` does not wait for the graph
+    ncclComm_t comms[2]; ncclCommInitAll(comms, 2, nullptr);
+    float *x[2], *box, v; int *flags[2]; cudaStream_t s[2]; cudaGraph_t graphs[2]; cudaGraphExec_t execs[2];
+    for (int r = 0; r < 2; r++) {
+        cudaSetDevice(r), cudaDeviceEnablePeerAccess(1 - r, 0), cudaStreamCreate(&s[r]);
+        cudaMalloc(&x[r], 4 * n), fill<<<1, n, 0, s[r]>>>(x[r], 1);
+        cudaMalloc(&flags[r], 4), cudaMemset(flags[r], 0, 4);
+    }
+    cudaStream_t other; cudaStreamCreateWithFlags(&other, cudaStreamNonBlocking);
+    cudaMalloc(&box, 4 * n), fill<<<1, n>>>(box, 0), cudaDeviceSynchronize();
+    for (int r = 0; r < 2; r++) {
+        cudaSetDevice(r), cudaStreamBeginCapture(s[r], cudaStreamCaptureModeGlobal);
+        for (int i = 0; i < 40; i++) RUN(ncclAllReduce(x[r], x[r], n, ncclFloat, ncclMax, comms[r], s[r]));
+        RUN(ncclAllReduce(x[r], x[r], n, ncclFloat, ncclSum, comms[r], s[r]));
+        if (r == 0) fill<<<1, n, 0, s[r]>>>(box, 7);
+        RUN(ncclAllReduce(x[r], x[r], n, ncclFloat, ncclMax, comms[r], s[r]));
+        if (r == 1 && !wrong) copy<<<1, n, 0, s[r]>>>(x[r], box);
+        meet<<<1, 1, 0, s[r]>>>(flags[r], flags[1 - r], 1);
+        RUN(ncclAllReduce(x[r], x[r], n, ncclFloat, ncclMax, comms[r], s[r]));
+        cudaStreamEndCapture(s[r], &graphs[r]), cudaGraphInstantiate(&execs[r], graphs[r]);
+    }
+    for (int i = 0; i < 2; i++)
+        for (int r = 0; r < 2; r++) cudaSetDevice(r), cudaGraphLaunch(execs[r], s[r]);
+    if (wrong) copy<<<1, n, 0, other>>>(x[1], box);
+    for (int r = 0; r < 2; r++) cudaGraphExecDestroy(execs[r]), cudaGraphDestroy(graphs[r]);
+    cudaStreamSynchronize(s[1]), cudaMemcpy(&v, x[1], 4, cudaMemcpyDeviceToHost);
+    for (int r = 0; r < 2; r++)
+        cudaSetDevice(r), cudaFree(x[r]), cudaFree(flags[r]), cudaStreamDestroy(s[r]), ncclCommDestroy(comms[r]);
+    cudaFree(box), cudaStreamDestroy(other);
+    return v;
+}
+// Even and odd ranks, in reverse order. Two ranks of four are wrong, or none. 0: right
+enum { no_split = 1, invalid_color, no_color, other_comm_first };
+int split(ncclUniqueId id, int rank, int ranks, int wrong) {
+    Rank t(id, rank, ranks);
+    const bool is_wrong = rank >= 2;
+    if (is_wrong && wrong == no_split) return usleep(1500000), 0;
+    const int wrong_color = wrong == invalid_color ? -5 : wrong == no_color ? NCCL_SPLIT_NOCOLOR : rank % 2;
+    const int color = is_wrong ? wrong_color : rank % 2;
+    ncclComm_t half; int size = 0, own_rank = -1;
+    if (int e = ncclCommSplit(t.comm, color, -rank, &half, nullptr)) return e;
+    if (!half) return 10;
+    ncclCommCount(half, &size), ncclCommUserRank(half, &own_rank);
+    if (wrong == no_color) return size;
+    float *z; cudaMalloc(&z, 4 * n * ranks);
+    const bool in_order = !(is_wrong && wrong == other_comm_first);
+    const bool is_group = wrong != other_comm_first;
+    if (is_group) ncclGroupStart();
+    for (int i = 0; i < 2; i++)
+        if ((i == 0) == in_order) { RUN(ncclAllReduce(t.x, t.y, n, ncclFloat, ncclSum, t.comm, t.s)); }
+        else { RUN(ncclAllGather(t.x, z, n, ncclFloat, half, t.s)); }
+    if (is_group) RUN(ncclGroupEnd());
+    int right = size == ranks / 2 && own_rank == (ranks - 1 - rank) / 2;
+    if (!wrong) right += t.at(t.y, 1) == 50 * ranks * (ranks - 1) + ranks;
+    if (!wrong) right += t.at(z, 2) == 100 * (ranks - 2 + rank % 2) + 2;     // the last rank of this color is the first
+    ncclCommDestroy(half), cudaFree(z);
+    return right;
+}
+long long split_by_one_thread() {
+    ncclComm_t comms[2], pairs[2]; float *x[2], v[2]; int first = -1; ncclCommInitAll(comms, 2, nullptr);
+    ncclGroupStart();
+    for (int r = 0; r < 2; r++) ncclCommSplit(comms[r], 0, -r, &pairs[r], nullptr);
+    RUN(ncclGroupEnd());
+    ncclCommUserRank(pairs[1], &first);
+    ncclGroupStart();                                       // four communicators, each rank's in another order
+    for (int r = 0; r < 2; r++) {
+        cudaSetDevice(r), cudaMalloc(&x[r], 12 * n), fill<<<1, n>>>(x[r], r + 1);
+        for (int i = 0; i < 2; i++)
+            if (i == r) { RUN(ncclAllReduce(x[r], x[r] + n, n, ncclFloat, ncclSum, comms[r], nullptr)); }
+            else { RUN(ncclBroadcast(x[r], x[r] + 2 * n, n, ncclFloat, 0, pairs[r], nullptr)); }
+    }
+    const int error = ncclGroupEnd();
+    if (!error) cudaSetDevice(0), cudaMemcpy2D(v, 4, x[0] + n, 4 * n, 4, 2, cudaMemcpyDeviceToHost);
+    for (int r = 0; r < 2; r++) cudaFree(x[r]), ncclCommDestroy(comms[r]), ncclCommDestroy(pairs[r]);
+    return error ? error : 100 * first + 10 * int(v[0]) + int(v[1]);
+}
 int run_rank(ncclUniqueId id, int rank, int ranks, int wrong) {
+    if (wrong >= 200) return split(id, rank, ranks, wrong - 200);
+    if (wrong >= 100) return captured(id, rank, ranks, wrong - 100);
     return wrong < 0 ? collectives(id, rank, ranks) : variant(id, rank, ranks, wrong);
 }
 long long as_threads(int wrong) {
@@ -396,13 +502,64 @@ def test_wrong_threads(name, code, module, leaves_nothing):
     assert e.value.line and e.value.source
 
 
+CAPTURED = 'right fewer_launches other_captured_count mixed_group'.split()
+SPLIT = 'right no_split invalid_color no_color other_comm_first'.split()
+def captured(name): return 100 + CAPTURED.index(name)
+
+
+def split(name): return 200 + SPLIT.index(name)
+
+
+@pytest.mark.parametrize('how', ['as_threads', 'as_processes'])
+def test_graphs(how, module, leaves_nothing):
+    assert run(module, how, captured('right')) == 101
+
+
+def test_a_graph_orders_accesses_of_several_ranks(module):
+    with finding('racecheck unordered_operations|racecheck race_of_devices'): run(module, 'captured_by_one_thread', 1)
+
+
+@pytest.mark.parametrize('name,code', [('fewer_launches', MISSING), ('other_captured_count', DISAGREE)])
+def test_wrong_graphs(name, code, module, leaves_nothing):
+    with finding(f'synccheck {code}') as e: run(module, 'as_threads', captured(name), seconds=1)
+    assert e.value.line and e.value.source
+
+
+def test_a_group_is_captured_entirely_or_not_at_all(module):
+    assert run(module, 'as_threads', captured('mixed_group')) == 505
+
+
+def test_one_thread_captures_for_several_ranks(module):
+    assert run(module, 'captured_by_one_thread', 0) == 14
+
+
+@pytest.mark.parametrize('how', ['as_threads', 'as_processes'])
+def test_split_communicators(how, module, leaves_nothing):
+    assert run(module, how, split('right'), devices=4) == 3030303
+    assert run(module, how, split('no_color'), devices=4) == 1011010
+
+
+@pytest.mark.parametrize('name', ['no_split', 'other_comm_first'])
+def test_wrong_splits(name, module, leaves_nothing):
+    with finding(f'synccheck {MISSING}') as e: run(module, 'as_threads', split(name), devices=4, seconds=1)
+    assert e.value.line
+
+
+def test_an_invalid_color(module, leaves_nothing):
+    with finding(f'synccheck {MISSING}'): run(module, 'as_threads', split('invalid_color'), devices=4, seconds=1)
+
+
+def test_one_thread_splits_in_a_group(module, leaves_nothing):
+    assert run(module, 'split_by_one_thread') == 32            # the sum; the value of rank 1, the root of the pair
+
+
 @pytest.mark.parametrize('name,error', [
     ('other_buffer', 4), ('wrong_offset', 4), ('short_array', 4), ('host_array', 4), ('other_stream', 4)])
 def test_wrong_arguments(name, error, module, leaves_nothing):
     assert run(module, 'as_threads', variant(name)) % 10 == error
 
 
-def test_no_board_stays_open(module):
+def test_no_bootstrap_stays_open(module):
     def count_files(): return len(os.listdir('/proc/self/fd'))
     run(module, 'as_processes', variant('right'))
     before = count_files()

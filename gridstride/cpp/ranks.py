@@ -1,7 +1,7 @@
 """Starts copies of a program as the ranks of a job on this machine, as `mpirun` and `torchrun` do.
 
-The ranks share a board (`runtime/ranks.cpp`), through which NVSHMEM's functions find each other. If a rank fails, the
-others report what they wait for; those that do not end by themselves are ended."""
+The ranks share a bootstrap (`runtime/ranks.cpp`), through which NVSHMEM's functions find each other. If a rank fails,
+the others report what they wait for; those that do not end by themselves are ended."""
 
 import ctypes
 import os
@@ -37,7 +37,7 @@ def run_ranks(
 
 
 def _job_variable():
-    "Return {'GRIDSTRIDE_JOB': ID of a new board}; empty on systems whose processes share no memory"
+    "Return {'GRIDSTRIDE_JOB': ID of a new bootstrap}; empty on systems whose processes share no memory"
     create = emulator.load_runtime().gridstride_create_job
     create.restype = ctypes.c_char_p
     job = create()

@@ -1,7 +1,9 @@
 // CUDA graphs and stream capture
-#include <deque>
-#include <memory>
 #include <algorithm>
+#include <atomic>
+#include <deque>
+#include <list>
+#include <memory>
 #include <unordered_map>
 #include <vector>
 #include "operations.h"
@@ -16,7 +18,8 @@ struct GraphNode {
     int (*run)(void *callable);
     std::vector<GraphNode *> dependencies;
     const GraphNode *original;      // in a copied graph: the node that this one was copied from
-    bool is_copied;
+    bool is_copied, queues_itself;
+    int device;                     // of the captured stream; -1: the current one
 };
 struct Graph {
     std::deque<GraphNode> nodes;    // in the order in which they were added
@@ -28,7 +31,8 @@ struct Capture {
     bool is_origin;                    // whether the capture began in this stream; other streams join through an event
     std::vector<GraphNode *> next_dependencies;  // the dependencies of the next node of the stream
 };
-static std::vector<Capture> captures;
+static std::list<Capture> captures;     // DeviceLock protects it, because several host threads may capture
+static std::atomic<size_t> num_captures = 0;
 static std::unordered_map<const void *, std::vector<GraphNode *>> nodes_of_event;
 static Capture *capture_of(const void *stream) {
     for (auto &capture : captures)
@@ -36,47 +40,60 @@ static Capture *capture_of(const void *stream) {
     return nullptr;
 }
 
-bool is_any_stream_captured() { return !captures.empty(); }
+bool is_any_stream_captured() { return num_captures; }
 Graph *capture_graph(const void *stream) {
+    if (!num_captures) return nullptr;
+    DeviceLock device_lock;
     const Capture *const c = capture_of(stream);
     return c ? c->graph : nullptr;
 }
 void begin_capture(const void *stream, Graph *graph, bool is_origin) {
+    DeviceLock device_lock;
     captures.push_back({stream, graph ? graph : new Graph, is_origin, {}});
+    num_captures = captures.size();
 }
 void add_captured_node(const void *stream, NodeKind kind, const DeferredWork &w) {
+    DeviceLock device_lock;
     Capture &c = *capture_of(stream);
     GraphNode *const node = add_node(c.graph, kind, w);
+    node->device = operations.device_of_stream(stream);
     node->dependencies.swap(c.next_dependencies);
     c.next_dependencies = {node};
 }
 GraphNode **capture_dependencies(const void *stream, size_t &n) {
+    DeviceLock device_lock;
     Capture &c = *capture_of(stream);
     n = c.next_dependencies.size();
     return c.next_dependencies.data();
 }
 void set_capture_dependencies(const void *stream, GraphNode *const *nodes, size_t n, bool keep_existing) {
+    DeviceLock device_lock;
     auto &dependencies = capture_of(stream)->next_dependencies;
     if (!keep_existing) dependencies.clear();
     for (size_t i = 0; i < n; i++)
         if (std::find(dependencies.begin(), dependencies.end(), nodes[i]) == dependencies.end())
             dependencies.push_back(nodes[i]);
 }
-void record_capture_event(const void *event,
-    const void *stream) { nodes_of_event[event] = capture_of(stream)->next_dependencies; }
+void record_capture_event(const void *event, const void *stream) {
+    DeviceLock device_lock;
+    nodes_of_event[event] = capture_of(stream)->next_dependencies;
+}
 void capture_waits_for_event(const void *stream, const void *event) {
+    DeviceLock device_lock;
     const auto &nodes = nodes_of_event[event];
     set_capture_dependencies(stream, nodes.data(), nodes.size(), true);
 }
 Graph *end_capture(const void *stream) {
+    DeviceLock device_lock;
     Graph *const graph = capture_graph(stream);
-    std::vector<Capture> other_captures;
+    std::list<Capture> other_captures;
     bool is_origin = false;
     for (auto &capture : captures)
         if (capture.graph != graph) other_captures.push_back(capture);
         else is_origin |= capture.stream == stream && capture.is_origin;
     if (!is_origin) return nullptr;
     captures.swap(other_captures);
+    num_captures = captures.size();
     if (captures.empty()) nodes_of_event.clear();
     return graph;
 }
@@ -85,13 +102,14 @@ Graph *new_graph() { return new Graph; }
 void release_graph(Graph *graph) { delete graph; }
 GraphNode *add_node(Graph *graph, NodeKind kind, const DeferredWork &w) {
     pin_module(reinterpret_cast<const void *>(w.run));
-    graph->nodes.push_back({kind, std::shared_ptr<void>(w.callable, w.destroy), w.run, {}, nullptr, false});
+    graph->nodes.push_back({kind, std::shared_ptr<void>(w.callable, w.destroy), w.run, {}, nullptr, false,
+        w.queues_itself, -1});
     return &graph->nodes.back();
 }
 void set_work(GraphNode *node, const DeferredWork &w) {
     pin_module(reinterpret_cast<const void *>(w.run));
     node->callable = std::shared_ptr<void>(w.callable, w.destroy);
-    node->run = w.run;
+    node->run = w.run, node->queues_itself = w.queues_itself;
 }
 bool set_edge(GraphNode *from, GraphNode *to, bool add) {
     auto &dependencies = to->dependencies;
@@ -117,7 +135,8 @@ Graph *copy_graph(Graph *graph) {
     for (auto &node : graph->nodes) node.is_copied = false;
     while (GraphNode *next = next_node(graph)) {
         next->is_copied = true;
-        copy->nodes.push_back({next->kind, next->callable, next->run, {}, next, false});
+        copy->nodes.push_back({next->kind, next->callable, next->run, {}, next, false, next->queues_itself,
+            next->device});
         for (GraphNode *dependency : next->dependencies)
             copy->nodes.back().dependencies.push_back(node_of_copy(copy, dependency));
     }
@@ -139,14 +158,38 @@ bool update_graph(Graph *copy, Graph *graph) {
         is_same_node))
         return false;
     for (size_t n = 0; n < updated->nodes.size(); n++)
-        copy->nodes[n].callable = updated->nodes[n].callable, copy->nodes[n].run = updated->nodes[n].run;
+        copy->nodes[n].callable = updated->nodes[n].callable, copy->nodes[n].run = updated->nodes[n].run,
+        copy->nodes[n].queues_itself = updated->nodes[n].queues_itself;
     return true;
+}
+int launch_graph(Graph *graph, const void *stream) {
+    const GraphQueueing queueing;
+    const StreamScope stream_scope(stream);
+    return run_graph(graph);
+}
+// Queued work keeps the node's callable, because the host may destroy the graph before the queue runs.
+static int run_node(GraphNode &node) {
+    using Callable = std::pair<std::shared_ptr<void>, int (*)(void *)>;
+    if (!is_queueing()) return node.run(node.callable.get());
+    const int previous = current_device();
+    if (node.device >= 0) choose_device(node.device);
+    if (node.queues_itself) {
+        const int e = node.run(node.callable.get());
+        return choose_device(previous), e;
+    }
+    const auto run = [](void *p) {
+        const auto &[callable, function] = *static_cast<Callable *>(p);
+        return function(callable.get());
+    };
+    queue_work(nullptr, {new Callable(node.callable, node.run), run,
+        [](void *p) { delete static_cast<Callable *>(p); }});
+    return choose_device(previous), 0;
 }
 int run_graph(Graph *graph) {
     GraphOrder order;
     for (auto &node : graph->nodes) {
         order.begin(&node, {node.dependencies.begin(), node.dependencies.end()});
-        if (const int e = node.run(node.callable.get())) return e;
+        if (const int e = run_node(node)) return e;
         order.end(&node);
     }
     return 0;

@@ -449,7 +449,8 @@ void launch(const Config &config, const Call &call) {
     if (is_queueing() && !capture_graph(config.stream)) return queue(config, call);
     if (!is_any_stream_captured() && !on_device()) return launch_immediately(config, call);
     const auto captured = std::make_shared<CapturedLaunch>(config, call);
-    if (!defer(config.stream, NodeKind::kernel, [captured] { return launch(captured->config, captured->call), 0; }))
+    const auto work = [captured] { return launch(captured->config, captured->call), 0; };
+    if (!defer(config.stream, NodeKind::kernel, work, {}, true))
         launch_immediately(config, call);
     else if (!on_device()) pin_module(reinterpret_cast<const void *>(call.type->thread));
 }

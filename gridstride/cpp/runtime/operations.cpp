@@ -1,4 +1,5 @@
 #include "operations.h"
+#include <tuple>
 #include "detector.h"
 #include "devices.h"
 #include "findings.h"
@@ -11,7 +12,9 @@ constexpr size_t max_operations = 4096;    // that are stored; older ones count 
 static thread_local Operation *running_operation = nullptr;
 // a stream index that replaces the caller's stream (graph replay, child launches, CUB); -1: none
 static thread_local int64_t stream_override = -1;
-const Operation *current_operation() { return running_operation; }
+static thread_local bool queues_graph = false;    // whether this OS thread adds the nodes of a graph to the queue
+bool is_graph_queued() { return queues_graph; }
+Operation *current_operation() { return running_operation; }
 void set_current_operation(Operation *operation) { running_operation = operation; }
 bool has_enclosing_operation() { return stream_override >= 0 || running_operation; }
 // With several devices, the order also determines which operation runs first.
@@ -152,7 +155,7 @@ void Operations::acquire_host_signals() {
 // Resets the state of a call from Python, which a finding may have ended in the middle of an operation.
 void Operations::end_call() {
     if (running_operation) running_operation->end = ++detector.now;
-    running_operation = nullptr, stream_override = -1, num_created = 0;
+    running_operation = nullptr, stream_override = -1, queues_graph = false, num_created = 0;
     host_signals.clear();
     host_waits();
 }
@@ -160,7 +163,7 @@ void Operations::end_call() {
 // Operations
 
 Operations::Reservation Operations::reserve(const void *stream) {
-    const uint32_t s = stream_index(stream);
+    const uint32_t s = stream_override < 0 ? stream_index(stream) : uint32_t(stream_override);
     StreamClock &clock = join_into_next_clock(s);
     clock.raise(s, ++streams[s].count);
     return {s, streams[s].count, clock};
@@ -425,7 +428,7 @@ StreamScope::StreamScope(const void *stream) : is_outermost(stream_override < 0 
     if (!is_outermost) return;
     DeviceLock device_lock;
     const uint32_t index = operations.stream_index(stream);
-    if (device_count() > 1) {
+    if (device_count() > 1 && !queues_graph && !running_operation) {
         const StreamClock before = operations.clock_of_stream(index);
         run_queue(&before);
     }
@@ -433,6 +436,19 @@ StreamScope::StreamScope(const void *stream) : is_outermost(stream_override < 0 
 }
 StreamScope::~StreamScope() {
     if (is_outermost) stream_override = -1;
+}
+GraphQueueing::GraphQueueing() : is_outermost(is_queueing() && !queues_graph) {
+    if (is_outermost) queues_graph = true;
+}
+GraphQueueing::~GraphQueueing() {
+    if (is_outermost) queues_graph = false;
+}
+void run_queued_operations() {
+    DeviceLock device_lock;
+    const auto outer = std::make_pair(stream_override, queues_graph);
+    stream_override = -1, queues_graph = false;
+    run_queue(nullptr);
+    std::tie(stream_override, queues_graph) = outer;
 }
 template <class F> static void run_if_tracking_order(F f) {
     if (!tracks_order()) return;

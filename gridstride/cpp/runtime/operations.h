@@ -155,9 +155,20 @@ public:
     int creation_line(const Operation &operation) const { return streams[operation.stream].line; }
 };
 extern Operations operations;
-const Operation *current_operation();      // in this OS thread
+Operation *current_operation();            // in this OS thread
 void set_current_operation(Operation *);
 bool has_enclosing_operation();        // whether the next operation is part of a graph launch or another operation
+
+// While this object exists, this OS thread adds the nodes of a graph to the queue, if there are several devices.
+class GraphQueueing {
+    bool is_outermost;
+
+public:
+    GraphQueueing();
+    ~GraphQueueing();
+    GraphQueueing(const GraphQueueing &) = delete;
+};
+bool is_graph_queued();
 
 // Orders the nodes of a graph launch: each after its dependencies, and the stream's next operation after all of them.
 // The first branch of nodes uses the stream itself; concurrent branches use internal streams.

@@ -31,7 +31,7 @@ struct QueuedOperation {
     bool (*begin)();
     std::shared_ptr<void> arguments_owner;
     DeferredWork work;
-    RankExchange exchange;                     // what the work publishes or awaits; without a board: nothing
+    RankExchange exchange;                     // what the work publishes or awaits; without a bootstrap: nothing
     bool is_needed;
     Operation *operation;                  // while it runs
     std::unique_ptr<RunningLaunch> running_launch;
@@ -53,7 +53,9 @@ static pthread_t first_host_thread;
 static bool has_other_host_threads = false;
 
 bool is_queue_empty() { return queued.empty(); }
-bool is_queueing() { return device_count() > 1 && !on_device() && !has_enclosing_operation(); }
+bool is_queueing() {
+    return device_count() > 1 && !on_device() && (is_graph_queued() || !has_enclosing_operation());
+}
 static void record_host_thread() {
     if (queued.empty()) first_host_thread = pthread_self(), has_other_host_threads = false;
     else if (!pthread_equal(first_host_thread, pthread_self())) has_other_host_threads = true;
@@ -156,30 +158,32 @@ static bool call_work(QueuedOperation &operation) {
 }
 // The clocks of the newest operations that have published data for ranks of this process
 static std::deque<std::pair<RankExchange, StreamClock>> published;
-static void record_published(const QueuedOperation &operation) {
-    published.emplace_back(operation.exchange, operation.clock);
+void record_published(const RankExchange &e) {
+    DeviceLock device_lock;
+    const Operation *const operation = current_operation();
+    if (!operation) return;
+    published.emplace_back(e, operation->clock);
     if (published.size() > 1024) published.pop_front();
 }
-// Orders an operation that has received data, and the later ones of its stream, after those that have published it.
-static void order_after_published(QueuedOperation &operation) {
-    const RankExchange &e = operation.exchange;
+void order_after_published(const RankExchange &e) {
+    DeviceLock device_lock;
+    Operation *const operation = current_operation();
+    if (!operation) return;
     StreamClock before;
     for (const auto &[other, clock] : published)
-        if (other.board == e.board && other.channel == e.channel && other.sequence_number == e.sequence_number)
+        if (other.bootstrap == e.bootstrap && other.channel == e.channel && other.sequence_number == e.sequence_number)
             before.join(clock);
     for (QueuedOperation &later : queued)
-        if (later.is_after(operation)) later.clock.join(before);
-    operations.order_after(*operation.operation, before);
+        if (later.clock.of(operation->stream) >= operation->sequence_number) later.clock.join(before);
+    operations.order_after(*operation, before);
 }
 // Runs a copy. It has a block ID, so that threads of a kernel that begins after it can acquire its accesses.
 static bool run_work(QueuedOperation &operation) {
     begin_operation(operation, 1);
-    if (operation.exchange.is_awaited) order_after_published(operation);
-    else if (operation.exchange.board) record_published(operation);
-    SyncState before = runs_together ? released_before(operation) : SyncState();
     const bool succeeded = call_work(operation);
     end(operation);
     if (!runs_together) return succeeded;
+    SyncState before = released_before(operation);
     if (!succeeded) stops_launch = true;
     before.acquired.join(VectorClock::of_blocks(operation.last_block, operation.last_block + 1, ++detector.now));
     operation.released = before;

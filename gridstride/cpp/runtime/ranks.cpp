@@ -1,7 +1,7 @@
-// Ranks exchange data through a board: an anonymous file (memfd) that all of them map. It has no name in a file system,
-// so nothing is left when its processes have ended, however they end. Another process opens it by the ID of a process
-// that has it open, /proc/PID/fd/N; this needs no permission except that both belong to the same user. Device memory
-// that processes share is such a file, too.
+// Ranks exchange data through a bootstrap, as NCCL calls it: an anonymous file (memfd) that all of them map. It has no
+// name in a file system, so nothing is left when its processes have ended, however they end. Another process opens it
+// by the ID of a process that has it open, /proc/PID/fd/N; this needs no permission except that both belong to the same
+// user. Device memory that processes share is such a file, too.
 //
 // An exchange: each rank announces its call when the host calls it (`announce`), publishes its data when its stream
 // arrives there, and then waits until all have published. Each rank counts its exchanges in a channel, and the n-th
@@ -29,7 +29,7 @@
 namespace gridstride {
 
 constexpr int num_channels = 1 + max_ranks * max_ranks;
-constexpr uint32_t max_outstanding = 64;       // exchanges of a rank that others have not finished
+constexpr uint32_t max_outstanding = 256;      // exchanges of a rank that others have not finished
 struct AnnouncedCall : ExchangeCall {
     uint64_t offset;                   // of the published data, in the region of its slot
 };
@@ -38,15 +38,15 @@ struct ExchangeSlot {
     uint64_t used;                     // bytes of its region that have been published
     AnnouncedCall calls[max_outstanding];
 };
-struct BoardState {
+struct BootstrapState {
     uint64_t nonce;
     std::atomic<int> num_ranks;        // 0: no rank has joined
     std::atomic<int> processes[max_ranks];             // by rank; 0: has not joined, < 0: has left
     int devices[max_ranks];            // by rank; -1: the only one that its process sees; < -1: any
     ExchangeSlot slots[num_channels][max_ranks];
 };
-struct Board {
-    BoardState *state;
+struct Bootstrap {
+    BootstrapState *state;
     int fd, num_users;
     uint64_t nonce;
     std::map<uint64_t, std::vector<char>> bytes;       // by offset; only used without a file
@@ -109,8 +109,8 @@ static void *map_file(int fd, size_t bytes, void *address = nullptr, off_t offse
     void *const p = mmap(address, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | (address ? MAP_FIXED : 0), fd, offset);
     return p == MAP_FAILED ? nullptr : p;
 }
-static BoardState *map_board(int fd) {
-    return static_cast<BoardState *>(fd < 0 ? nullptr : map_file(fd, sizeof(BoardState)));
+static BootstrapState *map_bootstrap(int fd) {
+    return static_cast<BootstrapState *>(fd < 0 ? nullptr : map_file(fd, sizeof(BootstrapState)));
 }
 // Both return whether all bytes have been transferred.
 static bool write_file(int fd, const void *from, size_t bytes, uint64_t offset) {
@@ -138,17 +138,17 @@ static int open_file(const FileHandle &handle) {
     if (fd >= 0) close(fd);
     return -1;
 }
-static bool write_bytes(Board &board, const void *from, size_t bytes, uint64_t offset) {
-    return write_file(board.fd, from, bytes, offset);
+static bool write_bytes(Bootstrap &bootstrap, const void *from, size_t bytes, uint64_t offset) {
+    return write_file(bootstrap.fd, from, bytes, offset);
 }
-static bool read_bytes(Board &board, void *to, size_t bytes, uint64_t offset) {
-    return read_file(board.fd, to, bytes, offset);
+static bool read_bytes(Bootstrap &bootstrap, void *to, size_t bytes, uint64_t offset) {
+    return read_file(bootstrap.fd, to, bytes, offset);
 }
-static void discard_bytes(Board &board, uint64_t offset, uint64_t bytes) {
-    fallocate(board.fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, off_t(offset), off_t(bytes));
+static void discard_bytes(Bootstrap &bootstrap, uint64_t offset, uint64_t bytes) {
+    fallocate(bootstrap.fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, off_t(offset), off_t(bytes));
 }
 #else
-// Elsewhere ranks are threads of one process, a board is ordinary memory, and a process shares no device memory.
+// Elsewhere ranks are threads of one process, a bootstrap is ordinary memory, and a process shares no device memory.
 long long processor_ticks(int) { return 0; }
 static int create_file(size_t) { return -1; }
 static int open_file(const FileHandle &) { return -1; }
@@ -159,105 +159,107 @@ static uint64_t random_number() {
 static void *map_file(int, size_t, void * = nullptr, off_t = 0) { return nullptr; }
 static bool write_file(int, const void *, size_t, uint64_t) { return false; }
 static bool read_file(int, void *, size_t, uint64_t) { return false; }
-static BoardState *map_board(int) { return new BoardState(); }
+static BootstrapState *map_bootstrap(int) { return new BootstrapState(); }
 static std::mutex bytes_lock;
-static bool write_bytes(Board &board, const void *from, size_t bytes, uint64_t offset) {
+static bool write_bytes(Bootstrap &bootstrap, const void *from, size_t bytes, uint64_t offset) {
     std::lock_guard<std::mutex> guard(bytes_lock);
     const char *const begin = static_cast<const char *>(from);
-    board.bytes[offset].assign(begin, begin + bytes);
+    bootstrap.bytes[offset].assign(begin, begin + bytes);
     return true;
 }
-static bool read_bytes(Board &board, void *to, size_t bytes, uint64_t offset) {
+static bool read_bytes(Bootstrap &bootstrap, void *to, size_t bytes, uint64_t offset) {
     std::lock_guard<std::mutex> guard(bytes_lock);
-    const auto published = std::prev(board.bytes.upper_bound(offset));
+    const auto published = std::prev(bootstrap.bytes.upper_bound(offset));
     memcpy(to, published->second.data() + (offset - published->first), bytes);
     return true;
 }
-static void discard_bytes(Board &board, uint64_t offset, uint64_t bytes) {
+static void discard_bytes(Bootstrap &bootstrap, uint64_t offset, uint64_t bytes) {
     std::lock_guard<std::mutex> guard(bytes_lock);
-    board.bytes.erase(board.bytes.lower_bound(offset), board.bytes.lower_bound(offset + bytes));
+    bootstrap.bytes.erase(bootstrap.bytes.lower_bound(offset), bootstrap.bytes.lower_bound(offset + bytes));
 }
 #endif
 
 static bool is_ended(int process) { return processor_ticks(process) < 0; }
 
-// Boards
+// Bootstraps
 
-static std::vector<Board *> boards;
-static std::mutex boards_lock;
-void fork_ranks(Fork phase) { handle_fork(phase, boards_lock); }
-static Board *add_board(int fd, uint64_t nonce) {
-    BoardState *const state = map_board(fd);
+static std::vector<Bootstrap *> bootstraps;
+static std::mutex bootstraps_lock;
+void fork_ranks(Fork phase) { handle_fork(phase, bootstraps_lock); }
+static Bootstrap *add_bootstrap(int fd, uint64_t nonce) {
+    BootstrapState *const state = map_bootstrap(fd);
     if (!state) return nullptr;
     state->nonce = nonce;
-    boards.push_back(new Board{state, fd, 0, nonce, {}});
-    return boards.back();
+    bootstraps.push_back(new Bootstrap{state, fd, 0, nonce, {}});
+    return bootstraps.back();
 }
-static void discard_board(Board *board) {
-    boards.erase(std::find(boards.begin(), boards.end(), board));
-    if (board->fd >= 0) munmap(static_cast<void *>(board->state), sizeof *board->state), close(board->fd);
-    else delete board->state;
-    delete board;
+static void discard_bootstrap(Bootstrap *bootstrap) {
+    bootstraps.erase(std::find(bootstraps.begin(), bootstraps.end(), bootstrap));
+    BootstrapState *const state = bootstrap->state;
+    if (bootstrap->fd >= 0) munmap(static_cast<void *>(state), sizeof *state), close(bootstrap->fd);
+    else delete state;
+    delete bootstrap;
 }
-// Discards boards that this process has created for others, if all of them have joined.
-static void discard_unused_boards() {
-    const auto is_unused = [](const Board *board) {
-        const BoardState &state = *board->state;
+// Discards bootstraps that this process has created for others, if all of them have joined.
+static void discard_unused_bootstraps() {
+    const auto is_unused = [](const Bootstrap *bootstrap) {
+        const BootstrapState &state = *bootstrap->state;
         const auto end = state.processes + state.num_ranks;
-        return !board->num_users && state.num_ranks && std::find(state.processes, end, 0) == end;
+        return !bootstrap->num_users && state.num_ranks && std::find(state.processes, end, 0) == end;
     };
-    for (size_t i = boards.size(); i-- > 0;)
-        if (is_unused(boards[i])) discard_board(boards[i]);
+    for (size_t i = bootstraps.size(); i-- > 0;)
+        if (is_unused(bootstraps[i])) discard_bootstrap(bootstraps[i]);
 }
-bool create_board(FileHandle &handle) {
-    std::lock_guard<std::mutex> guard(boards_lock);
-    discard_unused_boards();
-    const int fd = create_file(sizeof(BoardState));
+bool create_bootstrap(FileHandle &handle) {
+    std::lock_guard<std::mutex> guard(bootstraps_lock);
+    discard_unused_bootstraps();
+    const int fd = create_file(sizeof(BootstrapState));
     handle = {random_number(), getpid(), fd};
-    return add_board(fd, handle.nonce);
+    return add_bootstrap(fd, handle.nonce);
 }
-static Board *find_board(const FileHandle &handle) {
-    const auto found = std::find_if(boards.begin(), boards.end(),
-        [&](const Board *board) { return board->nonce == handle.nonce; });
-    if (found != boards.end()) return *found;
+static Bootstrap *find_bootstrap(const FileHandle &handle) {
+    const auto found = std::find_if(bootstraps.begin(), bootstraps.end(),
+        [&](const Bootstrap *bootstrap) { return bootstrap->nonce == handle.nonce; });
+    if (found != bootstraps.end()) return *found;
     const int fd = open_file(handle);
-    return fd < 0 ? nullptr : add_board(fd, handle.nonce);
+    return fd < 0 ? nullptr : add_bootstrap(fd, handle.nonce);
 }
 // A process that sees only one device may see another one than other processes do.
-static bool is_device_taken(const BoardState &state, int num_ranks, int device) {
+static bool is_device_taken(const BootstrapState &state, int num_ranks, int device) {
     for (int rank = 0; rank < num_ranks; rank++)
         if (const int process = state.processes[rank];
             process && state.devices[rank] == device && (process == getpid() || device >= 0))
             return true;
     return false;
 }
-Board *join_board(const FileHandle &handle, int rank, int num_ranks, int device) {
-    std::lock_guard<std::mutex> guard(boards_lock);
-    Board *const board = rank < 0 || rank >= num_ranks || num_ranks > max_ranks ? nullptr : find_board(handle);
-    if (!board) return nullptr;
+Bootstrap *join_bootstrap(const FileHandle &handle, int rank, int num_ranks, int device) {
+    std::lock_guard<std::mutex> guard(bootstraps_lock);
+    const bool is_valid = rank >= 0 && rank < num_ranks && num_ranks <= max_ranks;
+    Bootstrap *const bootstrap = is_valid ? find_bootstrap(handle) : nullptr;
+    if (!bootstrap) return nullptr;
     int none = 0, unset = 0;
-    if (!board->state->num_ranks.compare_exchange_strong(unset, num_ranks) && unset != num_ranks) return nullptr;
+    if (!bootstrap->state->num_ranks.compare_exchange_strong(unset, num_ranks) && unset != num_ranks) return nullptr;
     if (device_count() == 1 && device >= 0) device = -1;
-    if (is_device_taken(*board->state, num_ranks, device)) return nullptr;
-    board->state->devices[rank] = device;
-    if (!board->state->processes[rank].compare_exchange_strong(none, getpid())) return nullptr;
-    board->num_users++;
-    return board;
+    if (is_device_taken(*bootstrap->state, num_ranks, device)) return nullptr;
+    bootstrap->state->devices[rank] = device;
+    if (!bootstrap->state->processes[rank].compare_exchange_strong(none, getpid())) return nullptr;
+    bootstrap->num_users++;
+    return bootstrap;
 }
-void leave_board(Board *board, int rank) { board->state->processes[rank] = -getpid(); }
-void close_board(Board *board) {
-    std::lock_guard<std::mutex> guard(boards_lock);
-    if (!--board->num_users) discard_board(board);
+void leave_bootstrap(Bootstrap *bootstrap, int rank) { bootstrap->state->processes[rank] = -getpid(); }
+void close_bootstrap(Bootstrap *bootstrap) {
+    std::lock_guard<std::mutex> guard(bootstraps_lock);
+    if (!--bootstrap->num_users) discard_bootstrap(bootstrap);
 }
 
 // Exchanges
 
-static int num_members(const RankExchange &e) { return e.channel ? 2 : e.board->state->num_ranks.load(); }
+static int num_members(const RankExchange &e) { return e.channel ? 2 : e.bootstrap->state->num_ranks.load(); }
 static int rank_of(const RankExchange &e, int slot) {
     const int pair = e.channel - 1;
     return !e.channel ? slot : slot ? pair % max_ranks : pair / max_ranks;
 }
-static ExchangeSlot &slot_of(const RankExchange &e, int slot) { return e.board->state->slots[e.channel][slot]; }
+static ExchangeSlot &slot_of(const RankExchange &e, int slot) { return e.bootstrap->state->slots[e.channel][slot]; }
 static AnnouncedCall &call_of(const RankExchange &e, int slot) {
     return slot_of(e, slot).calls[e.sequence_number % max_outstanding];
 }
@@ -309,12 +311,13 @@ void publish(const RankExchange &e, const void *data, size_t bytes) {
     ExchangeSlot &slot = slot_of(e, e.slot);
     AnnouncedCall &call = call_of(e, e.slot);
     if (const uint32_t finished = num_finished_by_all(e); finished + 1 == e.sequence_number && slot.used) {
-        discard_bytes(*e.board, region_of(e, e.slot), slot.used);
+        discard_bytes(*e.bootstrap, region_of(e, e.slot), slot.used);
         slot.used = 0;
     }
     call.offset = slot.used, slot.used += (bytes + 4095) / 4096 * 4096;
-    if (!write_bytes(*e.board, data, bytes, region_of(e, e.slot) + call.offset))
+    if (!write_bytes(*e.bootstrap, data, bytes, region_of(e, e.slot) + call.offset))
         fail(Code::no_addresses, {}, call.line);
+    record_published(e);
     slot.published = e.sequence_number;
 }
 uint32_t count_outstanding(const RankExchange &e) { return slot_of(e, e.slot).announced - slot_of(e, e.slot).finished; }
@@ -330,7 +333,7 @@ bool is_published(const RankExchange &e) {
 }
 void read_published(const RankExchange &e, int slot, size_t offset, void *to, size_t bytes) {
     const uint64_t begin = region_of(e, slot) + call_of(e, slot).offset + offset;
-    if (bytes && !read_bytes(*e.board, to, bytes, begin)) fail(Code::no_addresses, {}, call_of(e, e.slot).line);
+    if (bytes && !read_bytes(*e.bootstrap, to, bytes, begin)) fail(Code::no_addresses, {}, call_of(e, e.slot).line);
 }
 void finish(const RankExchange &e) { slot_of(e, e.slot).finished = e.sequence_number; }
 
@@ -339,15 +342,15 @@ void finish(const RankExchange &e) { slot_of(e, e.slot).finished = e.sequence_nu
 // The ranks that have not published an exchange, or have not joined
 namespace {
 struct MissingRanks {
-    const Board &board;
+    const Bootstrap &bootstrap;
     int count = 0, ranks[max_ranks], processes[max_ranks];         // a process that has left has a negative ID
-    explicit MissingRanks(const RankExchange &e) : board(*e.board) {
+    explicit MissingRanks(const RankExchange &e) : bootstrap(*e.bootstrap) {
         for (int slot = 0; slot < num_members(e); slot++)
             if (slot_of(e, slot).published < e.sequence_number) add(rank_of(e, slot));
     }
-    explicit MissingRanks(const Board &new_board) : board(new_board) {
-        for (int rank = 0; rank < board.state->num_ranks; rank++)
-            if (!board.state->processes[rank]) add(rank);
+    explicit MissingRanks(const Bootstrap &new_board) : bootstrap(new_board) {
+        for (int rank = 0; rank < bootstrap.state->num_ranks; rank++)
+            if (!bootstrap.state->processes[rank]) add(rank);
     }
     bool has_any_left() const {
         return std::any_of(processes, processes + count, [](int process) { return process < 0; });
@@ -363,7 +366,7 @@ struct MissingRanks {
         for (int i = 0; i < count; i++) names += (i ? ", " : "") + std::to_string(ranks[i]);
         return names;
     }
-    void add(int rank) { processes[count] = board.state->processes[rank], ranks[count++] = rank; }
+    void add(int rank) { processes[count] = bootstrap.state->processes[rank], ranks[count++] = rank; }
 };
 }
 static Code why_missing(const RankExchange &e, RankWatch::Verdict verdict, MissingRanks &missing) {
@@ -394,9 +397,9 @@ void wait_for_exchange(const RankExchange &e) {
     while (!is_published(e))
         if (!may_wait(e, watch)) end_host_code();
 }
-void wait_for_ranks(Board *board, const char *call, int rank, int line) {
+void wait_for_ranks(Bootstrap *bootstrap, const char *call, int rank, int line) {
     RankWatch watch;
-    for (MissingRanks missing(*board); missing.count;) {
+    for (MissingRanks missing(*bootstrap); missing.count;) {
         int ended_process = 0;
         if (is_launch_stopped()) end_host_code();
         if (watch.check(missing.processes, missing.count, true, ended_process) != RankWatch::wait) {
@@ -408,7 +411,7 @@ void wait_for_ranks(Board *board, const char *call, int rank, int line) {
     }
 }
 void report_missing_group(const RankExchange &e, int other_rank) {
-    MissingRanks missing(*e.board);
+    MissingRanks missing(*e.bootstrap);
     missing.add(other_rank);
     const AnnouncedCall &call = call_of(e, e.slot);
     if (!is_launch_stopped())
@@ -421,7 +424,7 @@ void end_if_stopped() {
 
 // The world of NVSHMEM
 
-static Board *world = nullptr;
+static Bootstrap *world = nullptr;
 static int world_rank = 0;
 bool is_in_world() { return world; }
 int my_element() { return world ? world_rank : current_device(); }
@@ -429,14 +432,14 @@ int num_elements() { return world ? world->state->num_ranks.load() : device_coun
 bool join_world(const FileHandle &handle, int rank, int ranks, int line) {
     if (world) return true;
     const int any_device = -2 - rank;                    // because a rank may choose its device later
-    world = join_board(handle, rank, ranks, any_device), world_rank = rank;
+    world = join_bootstrap(handle, rank, ranks, any_device), world_rank = rank;
     if (world) wait_for_ranks(world, "nvshmem_init", rank, line);
     return world;
 }
 void leave_world() {
     if (!world) return;
-    leave_board(world, world_rank);
-    close_board(world);
+    leave_bootstrap(world, world_rank);
+    close_bootstrap(world);
     world = nullptr;
 }
 void exchange_in_world(const char *call, size_t count, int line, void *entries, size_t bytes) {
@@ -582,12 +585,12 @@ std::vector<int> sharers_of(const void *address) {
 }
 
 extern "C" {
-// Creates the board of a job, and returns its ID for the variable GRIDSTRIDE_JOB; null: this system has none. The board
-// exists until this process and all ranks have ended.
+// Creates the bootstrap of a job, and returns its ID for the variable GRIDSTRIDE_JOB; null: this system has none. The
+// bootstrap exists until this process and all ranks have ended.
 const char *gridstride_create_job() {
     static char id[64];
     gridstride::FileHandle handle;
-    if (!gridstride::create_board(handle)) return nullptr;
+    if (!gridstride::create_bootstrap(handle)) return nullptr;
     snprintf(id, sizeof id, "%llx:%d:%d", static_cast<unsigned long long>(handle.nonce), handle.process, handle.fd);
     return id;
 }

@@ -1,4 +1,4 @@
-// Ranks, which are threads of the host or processes: the boards through which they exchange data, and device memory
+// Ranks, which are threads of the host or processes: the bootstraps through which they exchange data, and device memory
 // that several processes share.
 #pragma once
 #include <atomic>
@@ -25,6 +25,7 @@ public:
 
 long long processor_ticks(int process);        // the processor time that it has used; -1: it has ended
 bool is_published(const RankExchange &);           // whether all ranks have published the exchange
+void record_published(const RankExchange &);       // by the current operation (queue.cpp)
 // Returns false if the exchange must not be waited for any longer; then it has stored a finding.
 bool may_wait(const RankExchange &, RankWatch &);
 

@@ -12,7 +12,10 @@ class Kernel {
 
     template <class... P> static DeferredWork bind_arguments(const Config &c, const char *name, void (*kernel)(P...),
         std::remove_reference_t<P>... args) {
-        return make_work([=] { return launch(c, name, 0, kernel, args...), int(cudaPeekAtLastError()); });
+        DeferredWork work = make_work([=] {
+            return launch(c, name, 0, kernel, args...), int(cudaPeekAtLastError());
+        });
+        return work.queues_itself = true, work;
     }
     template <class... P, size_t... i>
     static DeferredWork unpack_arguments(const Config &c, const char *name, void (*kernel)(P...),
@@ -178,7 +181,9 @@ inline cudaError_t cudaGraphAddChildGraphNode(
     using namespace gridstride;
     Graph *const copy = copy_graph(child);          // lives as long as the program
     if (!copy) return record_error(cudaErrorInvalidValue);
-    return add_node(node, g, dependencies, n, NodeKind::graph, make_work([=] { return run_graph(copy); }));
+    DeferredWork work = make_work([=] { return run_graph(copy); });
+    work.queues_itself = true;
+    return add_node(node, g, dependencies, n, NodeKind::graph, work);
 }
 inline cudaError_t cudaGraphAddEventRecordNode(
     cudaGraphNode_t *node, cudaGraph_t g, const cudaGraphNode_t *dependencies, size_t n, cudaEvent_t event) {

@@ -77,11 +77,10 @@ inline cudaError_t cudaGraphInstantiate(cudaGraphExec_t *exec, cudaGraph_t graph
 }
 inline cudaError_t cudaGraphUpload(cudaGraphExec_t, cudaStream_t) { return cudaSuccess; }
 inline cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t s) {
-    const auto run = [=] {
-        const gridstride::StreamScope stream_scope(s);
-        return gridstride::run_graph(exec->graph);
-    };
-    return gridstride::defer(s, gridstride::NodeKind::graph, run) ? cudaSuccess : cudaError_t(run());
+    using namespace gridstride;
+    const auto run = [=] { return launch_graph(exec->graph, s); };
+    if (is_queueing() && !capture_graph(s)) return cudaError_t(run());
+    return defer(s, NodeKind::graph, run, {}, true) ? cudaSuccess : cudaError_t(run());
 }
 inline cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec) {
     gridstride::release_graph(exec->graph);

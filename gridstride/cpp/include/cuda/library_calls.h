@@ -32,6 +32,7 @@ template <class F> void run(const char *name, cudaStream_t s, const std::vector<
     const RankExchange &exchange = {}) {
     const auto work = [=] {
         const StreamOperation operation(name, s, line);
+        if (exchange.is_awaited) order_after_published(exchange);
         for (const Array &array : arrays)
             if (array.bytes) record_device_use(array.p, array.bytes, array.is_written ? "writes" : "reads");
         const DeviceAccessScope access;

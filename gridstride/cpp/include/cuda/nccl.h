@@ -1,6 +1,7 @@
 // NCCL's host API. The ranks belong to one host thread, to several host threads, or to several processes, and each rank
-// has a device. They exchange data through a `Board`, memory that all of them map (../../runtime/ranks.cpp). Reductions
-// combine the values in rank order.
+// has a device. They exchange data through a `Bootstrap`, memory that all of them map (../../runtime/ranks.cpp).
+// Reductions combine the values in rank order. In a captured stream, a call becomes two nodes of the graph, and each
+// launch of the graph makes the call again.
 #pragma once
 #include <algorithm>
 #include <memory>
@@ -27,15 +28,16 @@ enum ncclRedOp_t { ncclSum = 0, ncclProd = 1, ncclMax = 2, ncclMin = 3, ncclAvg 
 struct ncclUniqueId { char internal[NCCL_UNIQUE_ID_BYTES]; };
 struct ncclConfig_t { int blocking; };                     // ignored: every communicator is blocking
 #define NCCL_CONFIG_INITIALIZER {1}
+#define NCCL_SPLIT_NOCOLOR -1
 typedef struct GridstrideComm *ncclComm_t;
 struct GridstrideComm {
-    std::shared_ptr<gridstride::Board> board;
+    std::shared_ptr<gridstride::Bootstrap> bootstrap;
     int rank, ranks, device;
 };
 
 namespace gridstride {
 namespace nccl {
-enum class Kind { all_reduce, broadcast, reduce, all_gather, reduce_scatter, send, receive };
+enum class Kind { all_reduce, broadcast, reduce, all_gather, reduce_scatter, send, recv, split };
 struct Call {
     Kind kind;
     const void *from;
@@ -43,23 +45,25 @@ struct Call {
     size_t count;
     ncclDataType_t type;
     ncclRedOp_t op;
-    int root;                          // for send and receive: the peer
+    int root;                          // for send and recv: the peer
     ncclComm_t comm;
     cudaStream_t stream;
     int line;
-    bool is_message() const { return kind == Kind::send || kind == Kind::receive; }
-    bool reads() const { return kind != Kind::receive && (kind != Kind::broadcast || comm->rank == root); }
+    bool is_message() const { return kind == Kind::send || kind == Kind::recv; }
+    bool reads() const { return kind != Kind::recv && (kind != Kind::broadcast || comm->rank == root); }
     bool writes() const { return kind != Kind::send && (kind != Kind::reduce || comm->rank == root); }
 };
-// The group that this host thread has open: the nesting depth of ncclGroupStart, the queued calls, and the
-// communicators whose initialization waits for the other ranks
+// The group that this host thread has open: the nesting depth of ncclGroupStart, the queued calls, the communicators
+// whose initialization waits for the other ranks, and those to split
 inline thread_local int group_depth = 0;
 inline thread_local std::vector<Call> group_calls;
-struct Joining { ncclComm_t comm; int line; };
-inline thread_local std::vector<Joining> group_joins;
+struct PendingInit { ncclComm_t comm; const char *call; int line; };
+struct Split { ncclComm_t comm; int color, key; ncclComm_t *new_comm; int line; };
+inline thread_local std::vector<PendingInit> group_inits;
+inline thread_local std::vector<Split> group_splits;
 // The last exchange that this host thread started outside a group, and the rank for which it did
-inline thread_local RankExchange last_single;
-inline thread_local int rank_of_last_single;
+inline thread_local RankExchange last_ungrouped;
+inline thread_local int rank_of_last_ungrouped;
 
 inline const char *name_of(Kind kind) {
     constexpr const char *names[] = {"ncclAllReduce", "ncclBroadcast", "ncclReduce", "ncclAllGather",
@@ -125,18 +129,18 @@ inline void reduce_published(const Call &c, const RankExchange &e) {
     }
 }
 // Computes the result of one rank from the data that all have published.
-inline void receive(const Call &c, const RankExchange &e) {
+inline void compute_result(const Call &c, const RankExchange &e) {
     const size_t bytes = c.count * bytes_of(c.type), ranks = size_t(c.comm->ranks);
-    if (c.kind == Kind::receive) return read_published(e, 0, 0, c.to, bytes);
+    if (c.kind == Kind::recv) return read_published(e, 0, 0, c.to, bytes);
     if (c.kind == Kind::broadcast) return read_published(e, c.root, 0, c.to, bytes);
     if (c.kind != Kind::all_gather) return c.writes() ? reduce_published(c, e) : void();
     for (size_t r = 0; r < ranks; r++) read_published(e, int(r), 0, static_cast<char *>(c.to) + r * bytes, bytes);
 }
 inline RankExchange exchange_of(const Call &c) {
     const int rank = c.comm->rank;
-    if (c.kind == Kind::send) return {c.comm->board.get(), channel_of_messages(rank, c.root), 0};
-    if (c.kind == Kind::receive) return {c.comm->board.get(), channel_of_messages(c.root, rank), 1};
-    return {c.comm->board.get(), 0, rank};
+    if (c.kind == Kind::send) return {c.comm->bootstrap.get(), channel_of_messages(rank, c.root), 0};
+    if (c.kind == Kind::recv) return {c.comm->bootstrap.get(), channel_of_messages(c.root, rank), 1};
+    return {c.comm->bootstrap.get(), 0, rank};
 }
 inline ExchangeCall describe(const Call &c) {
     ExchangeCall call = {int(c.kind), c.type, c.op, c.root, c.count, c.line, ""};
@@ -150,54 +154,141 @@ inline ExchangeCall describe(const Call &c) {
     return call;
 }
 struct Started { Call call; RankExchange exchange; };
-inline Started announce_call(const Call &call) {
-    Started started = {call, exchange_of(call)};
-    if (count_outstanding(started.exchange) > 32) host_waits();
-    if (!announce(started.exchange, describe(call))) end_if_stopped();
-    return started;
+inline void announce_call(Started &started) {
+    started.exchange = exchange_of(started.call);
+    if (count_outstanding(started.exchange) > 128) run_queued_operations();
+    if (!announce(started.exchange, describe(started.call))) end_if_stopped();
 }
-inline void run_publishing(const Started &started) {
+inline int run_publishing(const Started &started) {
     const Call c = started.call;
     const RankExchange e = started.exchange;
     const size_t bytes = bytes_read(c);
     const DeviceScope on_device(c.comm->device);
     library::run(name_of(c.kind), c.stream, {{c.from, bytes, false}},
-        [=, board = c.comm->board] { publish(e, c.from, bytes); }, c.line, e);
+        [=, bootstrap = c.comm->bootstrap] { publish(e, c.from, bytes); }, c.line, e);
+    return 0;
 }
-inline void run_receiving(const Started &started) {
+inline int run_receiving(const Started &started) {
     const Call c = started.call;
     RankExchange e = started.exchange;
     e.is_awaited = true;
     const DeviceScope on_device(c.comm->device);
     library::run(name_of(c.kind), c.stream, {{c.to, bytes_written(c), true}},
-        [=, board = c.comm->board] { receive(c, e), finish(e); }, c.line, e);
+        [=, bootstrap = c.comm->bootstrap] { compute_result(c, e), finish(e); }, c.line, e);
+    return 0;
 }
-// Starts all point-to-point calls of the group, and the next collective of each communicator; `calls` keeps the others.
-inline std::vector<Started> start_calls(std::vector<Call> &calls) {
+// Adds calls to the graphs of their streams. A launch of the graph announces each call, so that it has a new exchange.
+inline void capture_calls(const std::vector<Started> &calls) {
+    std::vector<std::shared_ptr<Started>> captured;
+    for (const Started &call : calls) {
+        captured.push_back(std::make_shared<Started>(call));
+        defer(call.call.stream, NodeKind::kernel,
+            [s = captured.back()] { return announce_call(*s), run_publishing(*s); }, {}, true);
+    }
+    for (const std::shared_ptr<Started> &s : captured)
+        defer(s->call.stream, NodeKind::kernel, [s] { return run_receiving(*s); }, {}, true);
+}
+// Removes all point-to-point calls of the group from `calls`, and the next collective of each communicator: they run
+// together.
+inline std::vector<Started> take_next_calls(std::vector<Call> &calls) {
     std::vector<Started> started;
     std::vector<Call> later;
     for (const Call &call : calls) {
         bool is_next = true;
         for (const Started &other : started)
             is_next = is_next && (call.is_message() || other.call.is_message() || other.call.comm != call.comm);
-        if (is_next) started.push_back(announce_call(call));
+        if (is_next) started.push_back({call, {}});
         else later.push_back(call);
     }
     calls = later;
     return started;
 }
-inline ncclResult_t end_group(bool is_single) {
-    std::vector<Joining> joins;
-    joins.swap(group_joins);
-    for (const Joining &join : joins)
-        wait_for_ranks(join.comm->board.get(), "ncclCommInitRank", join.comm->rank, join.line);
+inline ncclComm_t new_communicator(const FileHandle &handle, int rank, int ranks, int device) {
+    Bootstrap *const bootstrap = join_bootstrap(handle, rank, ranks, device);
+    if (!bootstrap) return nullptr;
+    return new GridstrideComm{std::shared_ptr<Bootstrap>(bootstrap, close_bootstrap), rank, ranks, device};
+}
+// How one rank takes part in ncclCommSplit: the ranks exchange their colors and keys, and then the lowest rank of each
+// new communicator publishes the handle of its bootstrap.
+class SplitState {
+    Split split;
+    struct Entry { int color, key; } entries[max_ranks] = {};
+    RankExchange exchange;
+    FileHandle handle = {};
+    int rank = 0, ranks = 0, lowest = 0;       // in the new communicator; `lowest`: its first rank in the old one
+
+    void publish(const void *data, size_t bytes) {
+        ExchangeCall call = {int(Kind::split), 0, 0, 0, 0, split.line, "ncclCommSplit()"};
+        exchange = {split.comm->bootstrap.get(), 0, split.comm->rank};
+        if (!announce(exchange, call)) end_if_stopped();
+        gridstride::publish(exchange, data, bytes);
+    }
+
+public:
+    explicit SplitState(const Split &split) : split(split) {}
+    void publish_color() {
+        const Entry own = {split.color, split.key};
+        publish(&own, sizeof own);
+    }
+    void read_colors() {
+        wait_for_exchange(exchange);
+        for (int r = 0; r < split.comm->ranks; r++) read_published(exchange, r, 0, &entries[r], sizeof entries[r]);
+        finish(exchange);
+        const int own = split.comm->rank;
+        const auto order = [&](int r) { return std::make_pair(entries[r].key, r); };
+        lowest = own;
+        for (int r = 0; r < split.comm->ranks; r++) {
+            if (entries[r].color != split.color) continue;
+            ranks++, rank += order(r) < order(own);
+            if (order(r) < order(lowest)) lowest = r;
+        }
+    }
+    void publish_handle() {
+        if (lowest == split.comm->rank && split.color >= 0) create_bootstrap(handle);
+        publish(&handle, sizeof handle);
+    }
+    void join() {
+        wait_for_exchange(exchange);
+        read_published(exchange, lowest, 0, &handle, sizeof handle);
+        finish(exchange);
+        if (split.color < 0) return;
+        *split.new_comm = new_communicator(handle, rank, ranks, split.comm->device);
+        if (*split.new_comm) group_inits.push_back({*split.new_comm, "ncclCommSplit", split.line});
+    }
+};
+// Splits the communicators together, because one host thread may have those of several ranks.
+inline void split_communicators(const std::vector<Split> &splits) {
+    std::vector<SplitState> states;
+    for (const Split &split : splits) states.emplace_back(split);
+    for (SplitState &state : states) state.publish_color();
+    for (SplitState &state : states) state.read_colors();
+    for (SplitState &state : states) state.publish_handle();
+    for (SplitState &state : states) state.join();
+}
+inline ncclResult_t end_group(bool is_ungrouped) {
+    std::vector<Split> splits;
+    splits.swap(group_splits);
+    split_communicators(splits);
+    std::vector<PendingInit> inits;
+    inits.swap(group_inits);
+    for (const PendingInit &init : inits)
+        wait_for_ranks(init.comm->bootstrap.get(), init.call, init.comm->rank, init.line);
     std::vector<Call> calls;
     calls.swap(group_calls);
+    const auto is_captured = [](const Call &call) { return capture_graph(call.stream) != nullptr; };
+    const auto num_captured = std::count_if(calls.begin(), calls.end(), is_captured);
+    if (num_captured && size_t(num_captured) != calls.size()) return ncclInvalidUsage;
     while (!calls.empty()) {
-        const std::vector<Started> started = start_calls(calls);
+        std::vector<Started> started = take_next_calls(calls);
+        if (num_captured) {
+            capture_calls(started);
+            continue;
+        }
+        for (Started &s : started) announce_call(s);
         for (const Started &s : started) run_publishing(s);
         for (const Started &s : started) run_receiving(s);
-        if (is_single) last_single = started[0].exchange, rank_of_last_single = started[0].call.comm->rank;
+        if (is_ungrouped)
+            last_ungrouped = started[0].exchange, rank_of_last_ungrouped = started[0].call.comm->rank;
     }
     return ncclSuccess;
 }
@@ -205,8 +296,8 @@ inline ncclResult_t end_group(bool is_single) {
 // rank, still lacks the calls of some ranks. On GPUs this may deadlock: the previous call may block until all ranks
 // have issued theirs.
 inline bool lacks_group(const Call &c) {
-    return !group_depth && last_single.board && last_single.board == c.comm->board.get() &&
-           rank_of_last_single != c.comm->rank && !is_announced_by_all(last_single);
+    return !group_depth && last_ungrouped.bootstrap && last_ungrouped.bootstrap == c.comm->bootstrap.get() &&
+           rank_of_last_ungrouped != c.comm->rank && !is_announced_by_all(last_ungrouped);
 }
 // Returns whether the buffers overlap, except as in an in-place operation of NCCL
 inline bool overlaps_wrongly(const Call &c) {
@@ -227,19 +318,14 @@ inline bool is_valid(const Call &c) {
 }
 inline ncclResult_t add(const Call &call) {
     if (!is_valid(call)) return ncclInvalidArgument;
-    if (capture_graph(call.stream)) not_emulated("NCCL in a captured stream");
-    if (lacks_group(call)) report_missing_group(last_single, call.comm->rank);
+    if (!capture_graph(call.stream) && lacks_group(call)) report_missing_group(last_ungrouped, call.comm->rank);
     group_calls.push_back(call);
     return group_depth ? ncclSuccess : end_group(true);
 }
 inline void release(ncclComm_t comm) {
-    leave_board(comm->board.get(), comm->rank);
-    last_single = {};
+    leave_bootstrap(comm->bootstrap.get(), comm->rank);
+    last_ungrouped = {};
     delete comm;
-}
-inline ncclComm_t new_communicator(const FileHandle &handle, int rank, int ranks, int device) {
-    Board *const board = join_board(handle, rank, ranks, device);
-    return board ? new GridstrideComm{std::shared_ptr<Board>(board, close_board), rank, ranks, device} : nullptr;
 }
 }
 }
@@ -258,7 +344,7 @@ inline const char *ncclGetLastError(ncclComm_t) { return ""; }
 inline ncclResult_t ncclGetVersion(int *version) { *version = NCCL_VERSION_CODE; return ncclSuccess; }
 inline ncclResult_t ncclGetUniqueId(ncclUniqueId *id) {
     gridstride::FileHandle handle;
-    if (!gridstride::create_board(handle)) return ncclSystemError;
+    if (!gridstride::create_bootstrap(handle)) return ncclSystemError;
     *id = {};
     gridstride::copy_unchecked(id->internal, &handle, sizeof handle);
     return ncclSuccess;
@@ -271,12 +357,23 @@ inline ncclResult_t ncclCommInitRank(
     if (ranks < 1 || ranks > max_ranks || rank < 0 || rank >= ranks) return ncclInvalidArgument;
     *comm = nccl::new_communicator(handle, rank, ranks, current_device());
     if (!*comm) return ncclInvalidUsage;
-    nccl::group_joins.push_back({*comm, line});
+    nccl::group_inits.push_back({*comm, "ncclCommInitRank", line});
     return nccl::group_depth ? ncclSuccess : nccl::end_group(true);
 }
 inline ncclResult_t ncclCommInitRankConfig(ncclComm_t *comm, int ranks, ncclUniqueId id, int rank, ncclConfig_t *,
     int line = __builtin_LINE()) {
     return ncclCommInitRank(comm, ranks, id, rank, line);
+}
+// Makes a communicator of the ranks with the same color, in the order of their keys; the color NCCL_SPLIT_NOCOLOR
+// belongs to none.
+inline ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t *new_comm, ncclConfig_t *,
+    int line = __builtin_LINE()) {
+    using namespace gridstride;
+    if (!comm || !new_comm || color < NCCL_SPLIT_NOCOLOR) return ncclInvalidArgument;
+    host_waits();                                  // because the ranks exchange their colors immediately
+    *new_comm = nullptr;
+    nccl::group_splits.push_back({comm, color, key, new_comm, line});
+    return nccl::group_depth ? ncclSuccess : nccl::end_group(true);
 }
 inline ncclResult_t ncclMemAlloc(void **p, size_t bytes, int line = __builtin_LINE()) {
     return cudaMalloc(p, bytes, line) ? ncclUnhandledCudaError : ncclSuccess;
@@ -287,7 +384,7 @@ inline ncclResult_t ncclCommInitAll(ncclComm_t *comms, int ranks, const int *dev
     for (int rank = 0; rank < ranks; rank++)
         if (!gridstride::is_device_index(devices ? devices[rank] : rank)) return ncclInvalidArgument;
     gridstride::FileHandle handle;
-    if (!gridstride::create_board(handle)) return ncclSystemError;
+    if (!gridstride::create_bootstrap(handle)) return ncclSystemError;
     for (int rank = 0; rank < ranks; rank++)
         if (!(comms[rank] = gridstride::nccl::new_communicator(handle, rank, ranks, devices ? devices[rank] : rank)))
             return ncclInvalidUsage;
@@ -346,6 +443,6 @@ inline ncclResult_t ncclSend(const void *from, size_t count, ncclDataType_t type
 }
 inline ncclResult_t ncclRecv(void *to, size_t count, ncclDataType_t type, int peer, ncclComm_t comm,
     cudaStream_t stream, int line = __builtin_LINE()) {
-    return GRIDSTRIDE_NCCL(receive, nullptr, to, count, ncclSum, peer);
+    return GRIDSTRIDE_NCCL(recv, nullptr, to, count, ncclSum, peer);
 }
 #undef GRIDSTRIDE_NCCL

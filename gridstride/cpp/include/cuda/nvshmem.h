@@ -33,7 +33,7 @@ template <class T> T *remote_address(const T *p, int pe) { return static_cast<T 
 }
 }
 
-// The variables that --ranks sets: GRIDSTRIDE_JOB is the ID of the board.
+// The variables that --ranks sets: GRIDSTRIDE_JOB is the ID of the bootstrap.
 inline void nvshmem_init(int line = __builtin_LINE()) {
     gridstride::FileHandle handle;
     unsigned long long nonce;
@@ -52,7 +52,7 @@ struct nvshmemx_init_attr_t { nvshmemx_uniqueid_t id; int rank, ranks; };
 enum { NVSHMEMX_INIT_WITH_UNIQUEID = 8 };
 #define NVSHMEMX_UNIQUEID_INITIALIZER {}
 #define NVSHMEMX_INIT_ATTR_INITIALIZER {}
-inline int nvshmemx_get_uniqueid(nvshmemx_uniqueid_t *id) { return !gridstride::create_board(id->handle); }
+inline int nvshmemx_get_uniqueid(nvshmemx_uniqueid_t *id) { return !gridstride::create_bootstrap(id->handle); }
 inline int nvshmemx_set_attr_uniqueid_args(
     int rank, int ranks, const nvshmemx_uniqueid_t *id, nvshmemx_init_attr_t *attributes) {
     *attributes = {*id, rank, ranks};

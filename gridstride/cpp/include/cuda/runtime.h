@@ -188,8 +188,9 @@ struct DeferredWork {
     void *callable;                 // with copies of its arguments
     int (*run)(void *callable);     // an error of the runtime, or 0
     void (*destroy)(void *callable);
+    bool queues_itself = false;     // if there is a queue, it adds operations to it: a launch, or a call that launches
 };
-// Ranks: host threads or processes that exchange data through a board (../../runtime/ranks.cpp)
+// Ranks: host threads or processes that exchange data through a bootstrap (../../runtime/ranks.cpp)
 constexpr int max_ranks = 8;
 struct FileHandle { uint64_t nonce; int process, fd; };    // an anonymous file that a process has open
 struct MemoryHandle {                  // device memory that other processes may open
@@ -199,21 +200,21 @@ struct MemoryHandle {                  // device memory that other processes may
     uint32_t itemsize;
     int device;
 };
-struct Board;
+struct Bootstrap;
 struct ExchangeCall { int kind, type, op, root; size_t count; int line; char text[64]; };     // text: for messages
 struct RankExchange {
-    Board *board = nullptr;
+    Bootstrap *bootstrap = nullptr;
     int channel = 0, slot = 0;         // channel 0: collectives; slot: the rank, or 0 for a sender and 1 for a receiver
     uint32_t sequence_number = 0;      // counted from 1 in its channel
     bool is_awaited = false;           // whether the work needs the data of all ranks, or publishes that of one
 };
 constexpr int channel_of_messages(int sender, int receiver) { return 1 + sender * max_ranks + receiver; }
-GRIDSTRIDE_API bool create_board(FileHandle &);
-// Returns null if the board's process has ended, the rank or the device is taken, or the number of ranks differs.
-GRIDSTRIDE_API Board *join_board(const FileHandle &, int rank, int ranks, int device);
-GRIDSTRIDE_API void wait_for_ranks(Board *, const char *call, int rank, int line);     // until all have joined
-GRIDSTRIDE_API void leave_board(Board *, int rank);
-GRIDSTRIDE_API void close_board(Board *);                          // each rank that has joined calls it once
+GRIDSTRIDE_API bool create_bootstrap(FileHandle &);
+// Returns null if the bootstrap's process has ended, the rank or the device is taken, or the number of ranks differs.
+GRIDSTRIDE_API Bootstrap *join_bootstrap(const FileHandle &, int rank, int ranks, int device);
+GRIDSTRIDE_API void wait_for_ranks(Bootstrap *, const char *call, int rank, int line);     // until all have joined
+GRIDSTRIDE_API void leave_bootstrap(Bootstrap *, int rank);
+GRIDSTRIDE_API void close_bootstrap(Bootstrap *);                          // each rank that has joined calls it once
 // Sets the number of an exchange. Returns false if the call of another rank differs; then it has stored a finding.
 GRIDSTRIDE_API bool announce(RankExchange &, const ExchangeCall &);
 GRIDSTRIDE_API uint32_t count_outstanding(const RankExchange &);      // announced by this rank, but not finished
@@ -222,6 +223,9 @@ GRIDSTRIDE_API void publish(const RankExchange &, const void *data, size_t bytes
 GRIDSTRIDE_API void wait_for_exchange(const RankExchange &);          // until all ranks have published
 GRIDSTRIDE_API void read_published(const RankExchange &, int slot, size_t offset, void *to, size_t bytes);
 GRIDSTRIDE_API void finish(const RankExchange &);
+// Orders the current operation, which receives the data of an exchange, and the later ones of its stream after the
+// operations of this process that have published it.
+GRIDSTRIDE_API void order_after_published(const RankExchange &);
 // Reports that a host thread has called for one rank, and then calls for another one.
 [[noreturn]] GRIDSTRIDE_API void report_missing_group(const RankExchange &, int other_rank);
 GRIDSTRIDE_API void end_if_stopped();   // ends the host code after a finding
@@ -245,6 +249,7 @@ GRIDSTRIDE_API void synchronize_world(const char *call, int line);
 // runs when the exchange that it awaits, if any, has been published by all ranks.
 GRIDSTRIDE_API bool queue_work(const void *stream, const DeferredWork &, const RankExchange & = {});
 GRIDSTRIDE_API bool is_queueing();
+GRIDSTRIDE_API void run_queued_operations();           // even while a graph is launched
 GRIDSTRIDE_API bool defers_queue();  // whether the end of a call from Python leaves its operations in the queue
 // enables or disables the detectors; returns whether they were enabled
 GRIDSTRIDE_API bool enable_checks(bool on);
@@ -272,7 +277,10 @@ GRIDSTRIDE_API NodeKind node_kind(const GraphNode *);
 GRIDSTRIDE_API Graph *copy_graph(Graph *);                         // in topological order; null: there is a cycle
 GRIDSTRIDE_API GraphNode *node_of_copy(Graph *copy, const GraphNode *);     // null: the copy does not have the node
 GRIDSTRIDE_API bool update_graph(Graph *copy, Graph *);            // returns false if their nodes differ
-GRIDSTRIDE_API int run_graph(Graph *);                             // an error of the runtime, or 0
+// Both return an error of the runtime, or 0. With several devices, `launch_graph` adds the nodes to the queue, so that
+// those of several devices run together.
+GRIDSTRIDE_API int launch_graph(Graph *, const void *stream);
+GRIDSTRIDE_API int run_graph(Graph *);
 GRIDSTRIDE_API void release_graph(Graph *);
 // An allocation node of a graph has the same address at each launch.
 GRIDSTRIDE_API void *graph_alloc(size_t bytes, int line);
