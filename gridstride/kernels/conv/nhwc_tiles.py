@@ -149,10 +149,11 @@ def nhwc_tile_launches(problem: Convolution, dtype, tile: NhwcTile, has_bias, fl
 _TILES = {
     (3, 1): (
         NhwcTile(1, 4, 4, 1, 32, 2, 1, 8),
-        NhwcTile(2, 4, 4, 1, 32, 2, 1, 6),
+        NhwcTile(2, 4, 4, 2, 16, 2, 1, 8),
         NhwcTile(2, 4, 4, 2, 8, 4, 2, 8),
         NhwcTile(2, 7, 8, 2, 8, 4, 2, 3),
-        NhwcTile(7, 4, 2, 2, 16, 2, 2, 8),
+        NhwcTile(4, 7, 2, 1, 32, 2, 1, 8),
+        NhwcTile(4, 7, 4, 2, 16, 2, 2, 4),
     ),
     (3, 2): (
         NhwcTile(1, 4, 4, 1, 32, 2, 1, 8),
