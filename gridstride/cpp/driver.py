@@ -4,7 +4,7 @@
 `pip install cuda-core`. Launches call the driver's library directly, which takes a fraction of the time.
 """
 
-import ctypes, sys, warnings
+import ctypes, sys, threading, warnings
 from contextlib import contextmanager, nullcontext
 from functools import lru_cache
 
@@ -52,13 +52,17 @@ def driver():
     return lib
 
 
+_import_lock = threading.Lock()  # `cuda.core` fails for good if several threads import it at the same time
+
+
 def core():
     "Import NVIDIA's `cuda.core`; raises `RuntimeError` with the command that installs it"
     try:
-        try:
-            from cuda import core
-        except ImportError:
-            from cuda.core import experimental as core
+        with _import_lock:
+            try:
+                from cuda import core
+            except ImportError:
+                from cuda.core import experimental as core
     except ImportError:
         raise RuntimeError('cuda_kernel on a GPU needs cuda-core: pip install cuda-core') from None
     return core
