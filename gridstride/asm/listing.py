@@ -199,9 +199,9 @@ def _rows(listings):
         [i for line, items in items_of_line.items() if line not in source for i in items]
         for items_of_line in instructions_of_line
     ]
-    return rows + (
-        [(0, 'from no line of this source', unattributed_instructions)] if any(unattributed_instructions) else []
-    )
+    if any(unattributed_instructions):
+        rows.append((0, 'not attributed to a line of this source', unattributed_instructions))
+    return rows
 
 
 def card(*parts) -> str:

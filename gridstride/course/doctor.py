@@ -152,7 +152,7 @@ def fix(
     package = _PACKAGES[requirement].get(manager)
     if not package:
         name = _PACKAGES[requirement]['apt'].format(*machine_info.python)
-        return f'install {name} (or the package of your system that provides it)'
+        return f"install {name} (or your system's package that provides it)"
     sudo = 'sudo ' if machine_info.user and manager != 'brew' else ''
     return f'{sudo}{_INSTALL[manager]} {package.format(*machine_info.python)}'
 

@@ -84,7 +84,7 @@ def _build():
             'launcher.so',
         ]
         key = cpp_compiler, sys.version, torch.__version__
-        run = partial(run_command, description='preparing launches for this Python, once')
+        run = partial(run_command, description='compiling the launcher for this Python, once')
         entry = build(sources, [command], *key, run=run, shared=True)
     except (RuntimeError, OSError) as e:
         raise NoLauncher(_main_error(str(e))) from None

@@ -58,7 +58,7 @@ class Devices:
         Example: `k[1, 32](devices.multicast(buffers), n)` for a parameter `unsigned long long` or `long long`"""
         address = _function('multicast_address', ctypes.c_void_p, ctypes.c_void_p)(tensors[0].data_ptr())
         if not address:
-            raise ValueError('multicast needs tensors that `symmetric` has returned')
+            raise ValueError('multicast requires tensors that `symmetric` allocated')
         return address
 
     def synchronize(self):

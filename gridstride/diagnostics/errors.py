@@ -297,7 +297,7 @@ class WrongArgument(ShortTracebackError, TypeError):
 
 
 class SameValueRace(RuntimeWarning):
-    "Several threads write the same value to one element: a benign data race"
+    "A data race in which several threads write the same value to one element"
 
 
 class MissingBarrier(RuntimeWarning):

@@ -225,7 +225,7 @@ MESSAGES = {
         'cudaMemcpyFromSymbol(&f, pointer, sizeof f). Or make the function a template argument.',
     ),
     ('memcheck', 'host_virtual'): Message(
-        "a kernel calls a virtual function of an object that host code constructed: its virtual table is the host's",
+        "a kernel calls a virtual function of an object that host code constructed: its vtable points to host code",
         'Construct the object on the GPU: in a kernel, with `new` or placement new.',
     ),
     ('memcheck', 'host_memory_given'): Message(
@@ -383,12 +383,12 @@ MESSAGES = {
         ),
     ),
     ('racecheck', 'same_value'): Message(
-        'line {line} of {kernel}: data race (write after write) on {element}: several threads write the same value. '
-        'This race is benign, but one thread is enough'
+        'line {line} of {kernel}: data race (write after write) on {element}: several threads write the same value, '
+        'so the result is the same in any order. Let one thread write it'
     ),
     ('racecheck', 'same_value_programs'): Message(
-        'line {line} of {kernel}: data race (write after write) on {element}: several programs write the same value. '
-        'This race is benign, but one program is enough'
+        'line {line} of {kernel}: data race (write after write) on {element}: several programs write the same '
+        'value, so the result is the same in any order. Let one program write it'
     ),
     # A thread and an asynchronous copy; `whose` is a phrase
     ('racecheck', 'copy_not_waited_for'): Message(
@@ -518,7 +518,7 @@ MESSAGES = {
         'Pad the rows, or copy the remainder with threads.',
     ),
     ('memcheck', 'no_tensor_map'): Message(
-        'the address passed as a tensor map is not the address of one',
+        'the argument is not the address of a tensor map',
         'Create the tensor map on the host with tensor_map(x, box), declare the parameter of the kernel as `const '
         '__grid_constant__ TensorMap`, and pass its address.',
     ),
@@ -565,7 +565,7 @@ MESSAGES = {
         'Free the columns (tcgen05.dealloc) after their last use, with a block-wide barrier in between.',
     ),
     ('memcheck', 'tensor_freed_twice'): Message(
-        'tcgen05.dealloc of {columns} columns from column {column} on: these columns are not an allocation, or were '
+        'tcgen05.dealloc of {columns} columns from column {column} on: these columns are not one allocation, or were '
         'already freed',
         'Pass the address that tcgen05.alloc stored, and the same number of columns, in one warp.',
     ),
@@ -1162,11 +1162,11 @@ PHRASES = {
     'abort_called': 'abort() was called',
     'exception_thrown': 'the kernel threw an exception, but device code has no exceptions',
     'tile_threads': 'tiled_partition(group, n): n must be 1, 2, 4, 8, 16 or 32',
-    'other_kernel_waits': '{kernel} on device {device} waits, too, on line {line}',
+    'other_kernel_waits': '{kernel} on device {device} also waits, on line {line}',
     'no_other_kernel': 'no other kernel runs',
     # why other ranks, or other processes, do not come
     'rank_not_called': 'which did not call it',
-    'rank_not_arrived': 'which called it, but the operations before it in the stream did not end',
+    'rank_not_arrived': 'which called it, but earlier operations in its stream have not completed',
     'rank_ended': 'whose process has ended',
     'rank_left': 'which has called ncclCommDestroy or nvshmem_finalize',
     'rank_without_group': 'for which the same thread calls later, without ncclGroupStart and ncclGroupEnd',

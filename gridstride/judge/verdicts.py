@@ -45,11 +45,11 @@ def escape_controls(text, lines=False) -> str:
 
 
 ISOLATION = {  # protection, as in `Verdict.isolation` -> what a verdict reports without it
-    'processes': 'it saw other processes',
-    'files': 'it saw the files of this user',
-    'network': 'it had access to the network',
-    'landlock': 'Landlock did not confine it',
-    'seccomp': 'no system call was denied to it',
+    'processes': 'other processes were visible to it',
+    'files': "this user's files were visible to it",
+    'network': 'it had network access',
+    'landlock': 'Landlock did not restrict it',
+    'seccomp': 'its system calls were not filtered',
     'limits': 'its resources were not limited',
 }
 

@@ -247,9 +247,7 @@ class Racecheck:
     shadow is ordered before the current one. Most accesses need no such call: their element was last accessed before
     `ordered_until`, a time before which everything is ordered."""
 
-    def __init__(
-        self, enabled, are_indices_in_bounds
-    ):  # indices_in_bounds: whether memcheck guarantees that every index is in bounds
+    def __init__(self, enabled, are_indices_in_bounds):  # the latter: whether memcheck guarantees it
         self.enabled, self.are_indices_in_bounds = enabled, are_indices_in_bounds
         self.history = []  # per access: (time, source location, name of the array, its call stack)
         self.has_one_thread = False  # whether the launch has one thread, and no operation may run at the same time

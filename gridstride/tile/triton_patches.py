@@ -110,7 +110,7 @@ class _PerfReport:
             size = ', '.join(f'{k}={rows[-1][k]}' for k in bench.x_names)
             num_others = len(bench.x_vals) - 1
             print(
-                f'gridstride: {bench.plot_name or self.fn.__name__} ran at {size}; {num_others} more sizes are left out'
+                f'gridstride: {bench.plot_name or self.fn.__name__} ran at {size}; {num_others} more sizes are skipped'
             )
         if not return_df:
             return None

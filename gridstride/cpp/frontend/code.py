@@ -262,7 +262,7 @@ class Code(list):
     def _unmatched_error(self, i, opening):
         "Return the error for the closing bracket `i`, which does not match the open bracket `opening` (-1: none)"
         if opening < 0:
-            return self.error(WrongSource, f'this {self[i]!r} has no opening bracket', i)
+            return self.error(WrongSource, f'unmatched {self[i]!r}: it has no opening bracket', i)
         message = f'this {self[opening]!r} is not closed before the {self[i]!r} of line {self.line(i)}'
         comment = self.src[self.start(opening) :].partition('\n')[0].partition('//')[2]
         if comment.count(')') > comment.count('('):

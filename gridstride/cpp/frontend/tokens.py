@@ -104,7 +104,7 @@ def tokens(
 def _tokens_of_lexemes(src, start, lexemes, macro=False):
     starts = [*accumulate(map(len, lexemes), initial=start)]
     if lexemes and lexemes[-1].startswith('/*') and not _BLANKS.match(lexemes[-1]):
-        raise error_at(WrongSource, 'this comment is never closed', src, starts[-2])
+        raise error_at(WrongSource, 'this comment is not terminated', src, starts[-2])
     kind = _kind_in_macro if macro else _kind
     kind_of = {lexeme: kind(lexeme) for lexeme in {*lexemes}}
     kinds = [*map(kind_of.__getitem__, lexemes)]  # '' for whitespace

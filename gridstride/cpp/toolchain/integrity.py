@@ -74,7 +74,7 @@ def _damage_reason(folder, compare_checksums):
         except FileNotFoundError:
             return f'lacks {file}'
         if file_statuses[file].st_size != size:
-            return f'has a different size of {file} than when it was stored'
+            return f'has a {file} whose size has changed since it was stored'
     for file, status in file_statuses.items():
         if not stat.S_ISREG(status.st_mode) or untrusted_reason(status):
             return f'has a file {file} that {untrusted_reason(status) or "is a link or a folder"}'
@@ -83,6 +83,6 @@ def _damage_reason(folder, compare_checksums):
         if damaged_file := next(
             (file for file, (_, checksum) in files.items() if _hash_of(folder / file) != checksum), None
         ):
-            return f'has a different {damaged_file} than when it was stored'
+            return f'has a {damaged_file} that has changed since it was stored'
         _metadata_when_verified[folder] = metadata
     return ''

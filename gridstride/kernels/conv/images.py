@@ -278,7 +278,7 @@ def explain_conv2d(
     if not problem.is_depthwise:
         return Explanation(('dense',), implicit_gemm.REASON)
     if needs_autograd(x, weight, bias) and _is_host_bound(x, weight) and not torch.cuda.is_current_stream_capturing():
-        return Explanation((), 'Python would take longer than our kernels and gradients; CUDA graphs capture them')
+        return Explanation((), 'the launch overhead would exceed the time of our kernels; capture them in a CUDA graph')
     if _uses_tiles(problem, x, weight):
         return Explanation(('depthwise_nhwc_tile',), 'a depthwise convolution, channels last: tiles in shared memory')
     if is_channels_last(x):

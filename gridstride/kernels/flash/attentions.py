@@ -342,7 +342,7 @@ def attention_backend(
     if causal is not None and _is_sdpa_faster(q, bool(causal), has_gradient):
         return Backend('sdpa', f'it is faster with head dimension {q.shape[3]} and {q.shape[2]} rows')
     if causal is not None and has_gradient and q.is_cuda and _is_host_bound(q, k, bool(causal)):
-        return Backend('sdpa', 'Python would take longer than our kernels; CUDA graphs capture them')
+        return Backend('sdpa', 'the launch overhead would exceed the time of our kernels; capture them in a CUDA graph')
     return choose_backend(q)
 
 

@@ -27,11 +27,11 @@ def _float32_operands(a, b):
     operands = stored_layout(a, b)
     (count, M, K), N = a.shape, b.shape[2]
     if operands is None:
-        return 'no kernel reads the memory layout of an operand'
+        return 'no kernel supports the memory layout of an operand'
     if reason := unsupported_device_reason(a):
         return reason
     if min(count, M, N, K) < 1 or count > 65535:
-        return 'a size is 0, or the batch is longer than 65,535'
+        return 'a size is 0, or the batch size is above 65,535'
     if (a.data_ptr() | b.data_ptr()) & 15:
         return 'an operand begins at an address that is not a multiple of 16'
     kernel = bf16x6.choose_batch(count, M, N, K, this_device().sms, operands[0])

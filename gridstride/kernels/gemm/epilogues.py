@@ -152,11 +152,11 @@ def _kernel_operands(a, b, epilogue, out):
     if reason := fallback_reason(a, b):
         return reason
     if out is not None and (not out.is_contiguous() or out.data_ptr() & 15):
-        return 'the kernel does not write the memory layout of out'
+        return 'the kernel does not support the memory layout of out'
     if epilogue.accumulate and dtype_name(out) != 'float32':
         return 'the kernel adds to float32 only'
     if any(x is not None and (not x.is_contiguous() or x.data_ptr() & 15) for x in (epilogue.bias, epilogue.residual)):
-        return 'the kernel does not read the memory layout of the bias or the residual'
+        return 'the kernel does not support the memory layout of the bias or the residual'
     return stored_operands(flatten_rows(a), b)
 
 

@@ -33,7 +33,7 @@ def unsupported_device_reason(x):  # None if the kernel runs there
 
 
 def stored_layout(a, b):
-    "Return (layout, stored_a, stored_b) of two matrices or batches; None if no kernel reads this memory layout"
+    "Return (layout, stored_a, stored_b) of two matrices or batches; None if no kernel supports this memory layout"
     if a.is_contiguous() and b.is_contiguous():
         return 'nn', a, b
     if a.mT.is_contiguous() and b.is_contiguous():
@@ -47,7 +47,7 @@ def stored_operands(a, b):  # matrices, or batches of matrices
     M, N, K = a.shape[-2], b.shape[-1], a.shape[-1]
     operands = stored_layout(a, b)
     if operands is None:
-        return 'no kernel reads the memory layout of an operand'
+        return 'no kernel supports the memory layout of an operand'
     if reason := unsupported_reason(dtype_name(a), operands[0], M, N, K) or unsupported_device_reason(a):
         return reason
     if (a.data_ptr() | b.data_ptr()) & 15:

@@ -145,12 +145,12 @@ def _select_plan(M, N, K, dtype, device, layout):
     if _is_torch_faster(M, N, K, dtype):
         return Plan(None, 'torch is faster with a small result and a large K or matrix B')
     choose = SELECTORS.get((dtype, layout))
-    kernel = choose(M, N, K, sms) if choose else f'no kernel reads {layout}'
+    kernel = choose(M, N, K, sms) if choose else f'no kernel supports {layout}'
     if isinstance(kernel, str):
         return Plan(None, kernel)
     if not _supports(kernel, M, N, K, dtype):
         return Plan(None, f'{kernel.name} does not support this shape')
-    return Plan(kernel, 'by estimate the fastest kernel for this shape')
+    return Plan(kernel, 'the fastest kernel for this shape, by estimate')
 
 
 def plan(
@@ -248,7 +248,7 @@ def fallback_reason(a, b):
     if not a.is_cuda and not (_forced_kernels and backend() == 'sim'):
         return 'the operands are not on a GPU'
     if torch.is_autocast_enabled(a.device.type):
-        return 'autocast decides the type'
+        return 'autocast determines the dtype'
     if a.dtype is torch.float32 and a.is_cuda and allows_tf32(torch.backends.cuda.matmul):
         return 'TF32 is allowed, and faster'
     if missing_name := _missing_torch_name():
@@ -310,7 +310,7 @@ def _plan_for(a, b):
     """Return (plan, stored_a, stored_b) for operands that a kernel may multiply; both operands are None if torch
     multiplies, for example because a copy would take too long"""
     M, N, K, dtype, device = _sizes_of(a, b)
-    reason = 'no kernel reads the memory layout of an operand'
+    reason = 'no kernel supports the memory layout of an operand'
     if not (a.is_contiguous() and b.is_contiguous()) and (transposed_operands := _operands_in_memory(a, b)):
         layout, stored_a, stored_b = transposed_operands
         layout_plan = _cached_plan(M, N, K, dtype, device, layout)

@@ -281,7 +281,7 @@ def count_wrong_results(
     "Count the wrong results of each kernel of {name: kernel} on this GPU; raises `Unavailable` without a Hopper GPU"
     import torch
 
-    require_hopper('The count of wrong results')
+    require_hopper('Counting wrong results')
     m, n, _ = _operands(shape)
     reference, counts = Reference(m, n), {}
     for name, kernel in kernel_of_name.items():

@@ -35,8 +35,8 @@ def _notes(replaced_layers):
         num_bytes / limits['read'] / 1e9 for num_bytes in (original_bytes, quantized_bytes)
     )
     yield (
-        f'dB: signal to noise of the weights. An {limits["gpu"]} reads {limits["read"]:,.0f} GB/s: these weights in '
-        f'{format_us(quantized_seconds)} µs instead of {format_us(original_seconds)}.\n'
+        f'dB: signal-to-noise ratio of the weights. At the {limits["read"]:,.0f} GB/s of an {limits["gpu"]}, reading '
+        f'them takes {format_us(quantized_seconds)} µs instead of {format_us(original_seconds)}.\n'
         f'The speedup for one row of x is at most {original_seconds / quantized_seconds:.2f}.'
     )
     if any(layer.old_dtype == 'float32' for layer in replaced_layers):

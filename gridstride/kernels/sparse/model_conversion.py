@@ -76,7 +76,7 @@ def prune_24(
     convert = partial(_prune_layer, iterations)
     module, replaced_layers, unchanged_layers = replace_linears('prune_24', 'pruned', module, skip, convert)
     notes = [
-        'dB: signal to noise of the weights, of which the two largest of each four are kept.',
+        'dB: signal-to-noise ratio of the weights, of which the two largest of each four are kept.',
         _speedup_note(_largest_layer(module)),
     ]
     print(report_table('Linear layers, 2:4 sparse', replaced_layers, unchanged_layers, notes))

@@ -233,7 +233,7 @@ def conditional(fn, node, test, a, b):
         if not convert.is_number_like(expr):
             operands = 'arrays' if expr.op == 'view' else 'items that are not scalars'
             message = f'a conditional expression cannot select among {operands} at run time'
-            raise fn.error(node, message, 'Use if and else, with the work in both.')
+            raise fn.error(node, message, 'Use an if statement, and compute the result in each branch.')
     return Expr('select', join_types(a.type, b.type, fn.doubles), (convert.to_condition(test), a, b))
 
 

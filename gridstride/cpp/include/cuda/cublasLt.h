@@ -97,10 +97,10 @@ struct cublasLtMatrixLayoutOpaque_t {
     cudaDataType type;
     uint64_t rows, columns;
     int64_t ld, batch_stride = 0;
-    int32_t order = CUBLASLT_ORDER_COL, batches = 1;
+    int32_t order = CUBLASLT_ORDER_COL, batch_count = 1;
 };
 struct cublasLtMatmulDescOpaque_t {
-    int32_t compute, scale_type, op_a = CUBLAS_OP_N, op_b = CUBLAS_OP_N, op_c = CUBLAS_OP_N;
+    int32_t compute_type, scale_type, op_a = CUBLAS_OP_N, op_b = CUBLAS_OP_N, op_c = CUBLAS_OP_N;
     int32_t pointer_mode = CUBLASLT_POINTER_MODE_HOST;
     uint32_t epilogue = CUBLASLT_EPILOGUE_DEFAULT;
     const void *bias = nullptr, *aux = nullptr;
@@ -117,16 +117,19 @@ inline cublasStatus_t cublasLtDestroy(cublasLtHandle_t h) { delete h; return CUB
 inline size_t cublasLtGetVersion() { return 130000; }
 
 inline cublasStatus_t cublasLtMatmulDescInit(
-    cublasLtMatmulDesc_t d, cublasComputeType_t compute, cudaDataType_t scale_type) {
-    *d = {compute, scale_type};
+    cublasLtMatmulDesc_t desc, cublasComputeType_t compute_type, cudaDataType_t scale_type) {
+    *desc = {compute_type, scale_type};
     return CUBLAS_STATUS_SUCCESS;
 }
 inline cublasStatus_t cublasLtMatmulDescCreate(
-    cublasLtMatmulDesc_t *d, cublasComputeType_t compute, cudaDataType_t scale_type) {
-    *d = new cublasLtMatmulDescOpaque_t{compute, scale_type};
+    cublasLtMatmulDesc_t *desc, cublasComputeType_t compute_type, cudaDataType_t scale_type) {
+    *desc = new cublasLtMatmulDescOpaque_t{compute_type, scale_type};
     return CUBLAS_STATUS_SUCCESS;
 }
-inline cublasStatus_t cublasLtMatmulDescDestroy(cublasLtMatmulDesc_t d) { delete d; return CUBLAS_STATUS_SUCCESS; }
+inline cublasStatus_t cublasLtMatmulDescDestroy(cublasLtMatmulDesc_t desc) {
+    delete desc;
+    return CUBLAS_STATUS_SUCCESS;
+}
 inline cublasStatus_t cublasLtMatrixLayoutInit(
     cublasLtMatrixLayout_t l, cudaDataType type, uint64_t rows, uint64_t columns, int64_t ld) {
     *l = {type, rows, columns, ld};
@@ -145,21 +148,21 @@ inline cublasStatus_t cublasLtMatrixLayoutDestroy(cublasLtMatrixLayout_t l) {
 namespace gridstride {
 namespace blas {
 struct Attribute { void *p; size_t bytes; };
-inline Attribute attribute_of(cublasLtMatmulDescOpaque_t &d, cublasLtMatmulDescAttributes_t name) {
+inline Attribute attribute_of(cublasLtMatmulDescOpaque_t &desc, cublasLtMatmulDescAttributes_t name) {
     switch (name) {
-        case CUBLASLT_MATMUL_DESC_COMPUTE_TYPE: return {&d.compute, 4};
-        case CUBLASLT_MATMUL_DESC_SCALE_TYPE: return {&d.scale_type, 4};
-        case CUBLASLT_MATMUL_DESC_POINTER_MODE: return {&d.pointer_mode, 4};
-        case CUBLASLT_MATMUL_DESC_TRANSA: return {&d.op_a, 4};
-        case CUBLASLT_MATMUL_DESC_TRANSB: return {&d.op_b, 4};
-        case CUBLASLT_MATMUL_DESC_TRANSC: return {&d.op_c, 4};
-        case CUBLASLT_MATMUL_DESC_EPILOGUE: return {&d.epilogue, 4};
-        case CUBLASLT_MATMUL_DESC_BIAS_POINTER: return {&d.bias, sizeof d.bias};
-        case CUBLASLT_MATMUL_DESC_BIAS_BATCH_STRIDE: return {&d.bias_stride, 8};
-        case CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE: return {&d.bias_type, 4};
-        case CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER: return {&d.aux, sizeof d.aux};
-        case CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD: return {&d.aux_ld, 8};
-        case CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_BATCH_STRIDE: return {&d.aux_stride, 8};
+        case CUBLASLT_MATMUL_DESC_COMPUTE_TYPE: return {&desc.compute_type, 4};
+        case CUBLASLT_MATMUL_DESC_SCALE_TYPE: return {&desc.scale_type, 4};
+        case CUBLASLT_MATMUL_DESC_POINTER_MODE: return {&desc.pointer_mode, 4};
+        case CUBLASLT_MATMUL_DESC_TRANSA: return {&desc.op_a, 4};
+        case CUBLASLT_MATMUL_DESC_TRANSB: return {&desc.op_b, 4};
+        case CUBLASLT_MATMUL_DESC_TRANSC: return {&desc.op_c, 4};
+        case CUBLASLT_MATMUL_DESC_EPILOGUE: return {&desc.epilogue, 4};
+        case CUBLASLT_MATMUL_DESC_BIAS_POINTER: return {&desc.bias, sizeof desc.bias};
+        case CUBLASLT_MATMUL_DESC_BIAS_BATCH_STRIDE: return {&desc.bias_stride, 8};
+        case CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE: return {&desc.bias_type, 4};
+        case CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER: return {&desc.aux, sizeof desc.aux};
+        case CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD: return {&desc.aux_ld, 8};
+        case CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_BATCH_STRIDE: return {&desc.aux_stride, 8};
         default: return {nullptr, 0};
     }
 }
@@ -170,7 +173,7 @@ inline Attribute attribute_of(cublasLtMatrixLayoutOpaque_t &l, cublasLtMatrixLay
         case CUBLASLT_MATRIX_LAYOUT_ROWS: return {&l.rows, 8};
         case CUBLASLT_MATRIX_LAYOUT_COLS: return {&l.columns, 8};
         case CUBLASLT_MATRIX_LAYOUT_LD: return {&l.ld, 8};
-        case CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT: return {&l.batches, 4};
+        case CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT: return {&l.batch_count, 4};
         case CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET: return {&l.batch_stride, 8};
         default: return {nullptr, 0};
     }
@@ -198,56 +201,63 @@ inline const char *matrix_at(const void *p, const cublasLtMatrixLayoutOpaque_t &
 inline double gelu(double x) { return 0.5 * x * (1 + tanh(0.7978845608028654 * (x + 0.044715 * x * x * x))); }
 
 struct LtGemm {
-    cublasLtMatmulDescOpaque_t d;
-    cublasLtMatrixLayoutOpaque_t la, lb, lc, ld;          // the layouts of A, B, C and D
+    cublasLtMatmulDescOpaque_t desc;
+    cublasLtMatrixLayoutOpaque_t a_layout, b_layout, c_layout, d_layout;
     const void *alpha, *a, *b, *beta, *c;
-    void *out;                                            // D
+    void *d;
 
-    bool transposes_a() const { return d.op_a != CUBLAS_OP_N; }
-    bool transposes_b() const { return d.op_b != CUBLAS_OP_N; }
+    bool transposes_a() const { return desc.op_a != CUBLAS_OP_N; }
+    bool transposes_b() const { return desc.op_b != CUBLAS_OP_N; }
     Gemm gemm() const {
-        return {cublasOperation_t(d.op_a), cublasOperation_t(d.op_b), int(ld.rows), int(ld.columns),
-            int(transposes_a() ? la.rows : la.columns), la.type, lb.type, ld.type, cudaDataType(d.scale_type),
-            int(la.ld), int(lb.ld), int(ld.ld)};
+        return {cublasOperation_t(desc.op_a), cublasOperation_t(desc.op_b), int(d_layout.rows), int(d_layout.columns),
+            int(num_columns_of_op_a()), a_layout.type, b_layout.type, d_layout.type, cudaDataType(desc.scale_type),
+            int(a_layout.ld), int(b_layout.ld), int(d_layout.ld)};
     }
+    uint64_t num_columns_of_op_a() const { return transposes_a() ? a_layout.rows : a_layout.columns; }
     static constexpr unsigned epilogue_aux = 128;
-    bool has(unsigned bit) const { return d.epilogue & bit; }
-    cudaDataType bias_type() const { return d.bias_type < 0 ? ld.type : cudaDataType(d.bias_type); }
+    bool has_epilogue(unsigned bit) const { return desc.epilogue & bit; }
+    cudaDataType bias_type() const { return desc.bias_type < 0 ? d_layout.type : cudaDataType(desc.bias_type); }
     cublasStatus_t validate() const {
-        const unsigned known = CUBLASLT_EPILOGUE_DEFAULT | CUBLASLT_EPILOGUE_BIAS | CUBLASLT_EPILOGUE_RELU |
+        const unsigned supported = CUBLASLT_EPILOGUE_DEFAULT | CUBLASLT_EPILOGUE_BIAS | CUBLASLT_EPILOGUE_RELU |
                                CUBLASLT_EPILOGUE_GELU;
-        const bool has_aux = d.epilogue == CUBLASLT_EPILOGUE_GELU_AUX || d.epilogue == CUBLASLT_EPILOGUE_GELU_AUX_BIAS;
-        for (const auto *l : {&la, &lb, &lc, &ld})
+        const bool has_aux = desc.epilogue == CUBLASLT_EPILOGUE_GELU_AUX ||
+                             desc.epilogue == CUBLASLT_EPILOGUE_GELU_AUX_BIAS;
+        for (const auto *l : {&a_layout, &b_layout, &c_layout, &d_layout})
             if (l->order > CUBLASLT_ORDER_ROW) return CUBLAS_STATUS_NOT_SUPPORTED;
-        if (((d.epilogue & ~known) && !has_aux) || d.op_c != CUBLAS_OP_N || !bytes_of(cudaDataType(d.scale_type)) ||
-            d.pointer_mode > CUBLASLT_POINTER_MODE_DEVICE || !gemm().is_supported())
+        if (((desc.epilogue & ~supported) && !has_aux) || desc.op_c != CUBLAS_OP_N ||
+            !bytes_of(cudaDataType(desc.scale_type)) || desc.pointer_mode > CUBLASLT_POINTER_MODE_DEVICE ||
+            !gemm().is_supported())
             return CUBLAS_STATUS_NOT_SUPPORTED;
-        const uint64_t rows = transposes_a() ? la.columns : la.rows, inner = transposes_a() ? la.rows : la.columns;
-        const uint64_t columns = transposes_b() ? lb.rows : lb.columns, inner_b = transposes_b() ? lb.columns : lb.rows;
-        if (rows != ld.rows || columns != ld.columns || inner != inner_b || lc.rows != rows || lc.columns != columns ||
-            (has(CUBLASLT_EPILOGUE_BIAS) && !d.bias) || (has_aux && !d.aux))
+        const uint64_t rows = transposes_a() ? a_layout.columns : a_layout.rows;
+        const uint64_t columns = transposes_b() ? b_layout.rows : b_layout.columns;
+        if (rows != d_layout.rows || columns != d_layout.columns || rows != c_layout.rows ||
+            columns != c_layout.columns ||
+            num_columns_of_op_a() != (transposes_b() ? b_layout.columns : b_layout.rows) ||
+            (has_epilogue(CUBLASLT_EPILOGUE_BIAS) && !desc.bias) || (has_aux && !desc.aux))
             return CUBLAS_STATUS_INVALID_VALUE;
         return CUBLAS_STATUS_SUCCESS;
     }
     // Applies the epilogue (bias and activation) to the scaled accumulator of an element.
     double apply_epilogue(double x, int row, int column, int batch) const {
-        if (has(CUBLASLT_EPILOGUE_BIAS))
-            x += read_element(bias_type(), d.bias, size_t(row) + size_t(batch) * size_t(d.bias_stride));
-        if (has(epilogue_aux))                             // stores the input of the activation
-            write_element(ld.type, const_cast<void *>(d.aux),
-                size_t(column) * size_t(d.aux_ld) + size_t(row) + size_t(batch) * size_t(d.aux_stride), x);
-        return has(CUBLASLT_EPILOGUE_RELU) ? (x > 0 ? x : 0) : has(CUBLASLT_EPILOGUE_GELU) ? gelu(x) : x;
+        if (has_epilogue(CUBLASLT_EPILOGUE_BIAS))
+            x += read_element(bias_type(), desc.bias, size_t(row) + size_t(batch) * size_t(desc.bias_stride));
+        if (has_epilogue(epilogue_aux))                    // stores the input of the activation
+            write_element(d_layout.type, const_cast<void *>(desc.aux),
+                size_t(column) * size_t(desc.aux_ld) + size_t(row) + size_t(batch) * size_t(desc.aux_stride), x);
+        if (has_epilogue(CUBLASLT_EPILOGUE_RELU)) return x > 0 ? x : 0;
+        return has_epilogue(CUBLASLT_EPILOGUE_GELU) ? gelu(x) : x;
     }
     void run(double alpha_value, double beta_value) const {
         const Gemm p = gemm();
-        for (int batch = 0; batch < ld.batches; batch++) {
-            const void *const c_matrix = matrix_at(c, lc, batch);
-            void *const to = const_cast<char *>(matrix_at(out, ld, batch));
-            p.visit(transposes_a() != is_row_major(la), transposes_b() != is_row_major(lb), matrix_at(a, la, batch),
-                matrix_at(b, lb, batch), [&](int row, int column, double accumulator) {
+        for (int batch = 0; batch < d_layout.batch_count; batch++) {
+            const void *const c_matrix = matrix_at(c, c_layout, batch);
+            void *const d_matrix = const_cast<char *>(matrix_at(d, d_layout, batch));
+            p.visit(transposes_a() != is_row_major(a_layout), transposes_b() != is_row_major(b_layout),
+                matrix_at(a, a_layout, batch), matrix_at(b, b_layout, batch),
+                [&](int row, int column, double accumulator) {
                     const double beta_c = beta_value == 0
-                        ? 0 : beta_value * read_element(lc.type, c_matrix, index_in(lc, row, column));
-                    write_element(ld.type, to, index_in(ld, row, column),
+                        ? 0 : beta_value * read_element(c_layout.type, c_matrix, index_in(c_layout, row, column));
+                    write_element(d_layout.type, d_matrix, index_in(d_layout, row, column),
                         apply_epilogue(alpha_value * accumulator + beta_c, row, column, batch));
                 });
         }
@@ -255,34 +265,36 @@ struct LtGemm {
     // Returns the arrays of a call. C is read unless beta is 0, and may be null then.
     std::vector<Array> arrays(bool reads_c) const {
         const auto vectors = [this](const void *p, size_t n, int64_t stride, cudaDataType type, bool is_written) {
-            const size_t elements = ld.rows && ld.columns ? n + size_t(ld.batches - 1) * size_t(stride) : 0;
-            return Array{p, elements * size_t(bytes_of(type)), is_written};
+            const bool is_empty = !d_layout.rows || !d_layout.columns;
+            const size_t num_elements = is_empty ? 0 : n + size_t(d_layout.batch_count - 1) * size_t(stride);
+            return Array{p, num_elements * size_t(bytes_of(type)), is_written};
         };
-        std::vector<Array> arrays = {array(a, la, false), array(b, lb, false), array(out, ld, true)};
-        if (reads_c) arrays.push_back(array(c, lc, false));
-        if (has(CUBLASLT_EPILOGUE_BIAS)) arrays.push_back(vectors(d.bias, ld.rows, d.bias_stride, bias_type(), false));
-        if (has(epilogue_aux))
-            arrays.push_back(vectors(
-                d.aux, size_t(ld.columns - 1) * size_t(d.aux_ld) + ld.rows, d.aux_stride, ld.type, true));
+        std::vector<Array> arrays = {array(a, a_layout, false), array(b, b_layout, false), array(d, d_layout, true)};
+        if (reads_c) arrays.push_back(array(c, c_layout, false));
+        if (has_epilogue(CUBLASLT_EPILOGUE_BIAS))
+            arrays.push_back(vectors(desc.bias, d_layout.rows, desc.bias_stride, bias_type(), false));
+        if (has_epilogue(epilogue_aux))
+            arrays.push_back(vectors(desc.aux, size_t(d_layout.columns - 1) * size_t(desc.aux_ld) + d_layout.rows,
+                desc.aux_stride, d_layout.type, true));
         return arrays;
     }
     Array array(const void *p, const cublasLtMatrixLayoutOpaque_t &l, bool is_written) const {
         if (!l.rows || !l.columns) return {p, 0, is_written};
         const size_t last = index_in(l, int(l.rows) - 1, int(l.columns) - 1) +
-                            size_t(l.batches - 1) * size_t(l.batch_stride);
+                            size_t(l.batch_count - 1) * size_t(l.batch_stride);
         return {p, (last + 1) * size_t(bytes_of(l.type)), is_written};
     }
 };
 }
 }
 inline cublasStatus_t cublasLtMatmulDescSetAttribute(
-    cublasLtMatmulDesc_t d, cublasLtMatmulDescAttributes_t name, const void *value, size_t bytes) {
+    cublasLtMatmulDesc_t desc, cublasLtMatmulDescAttributes_t name, const void *value, size_t bytes) {
     if (name == CUBLASLT_MATMUL_DESC_FAST_ACCUM) return CUBLAS_STATUS_SUCCESS;      // ignored: accumulators are double
-    return gridstride::blas::set_attribute(gridstride::blas::attribute_of(*d, name), value, bytes);
+    return gridstride::blas::set_attribute(gridstride::blas::attribute_of(*desc, name), value, bytes);
 }
 inline cublasStatus_t cublasLtMatmulDescGetAttribute(
-    cublasLtMatmulDesc_t d, cublasLtMatmulDescAttributes_t name, void *value, size_t bytes, size_t *written) {
-    return gridstride::blas::get_attribute(gridstride::blas::attribute_of(*d, name), value, bytes, written);
+    cublasLtMatmulDesc_t desc, cublasLtMatmulDescAttributes_t name, void *value, size_t bytes, size_t *written) {
+    return gridstride::blas::get_attribute(gridstride::blas::attribute_of(*desc, name), value, bytes, written);
 }
 inline cublasStatus_t cublasLtMatrixLayoutSetAttribute(
     cublasLtMatrixLayout_t l, cublasLtMatrixLayoutAttribute_t name, const void *value, size_t bytes) {
@@ -309,27 +321,28 @@ inline cublasStatus_t cublasLtMatmulPreferenceSetAttribute(
     cublasLtMatmulPreference_t, cublasLtMatmulPreferenceAttributes_t, const void *, size_t) {
     return CUBLAS_STATUS_SUCCESS;
 }
-inline cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDesc_t d,
-    cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b, cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t out,
-    cublasLtMatmulPreference_t, int num_requested, cublasLtMatmulHeuristicResult_t *results, int *found) {
-    const gridstride::blas::LtGemm gemm{*d, *a, *b, *c, *out, {}, {}, {}, {}, {}, {}};
-    *found = 0;
+inline cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDesc_t desc,
+    cublasLtMatrixLayout_t a_layout, cublasLtMatrixLayout_t b_layout, cublasLtMatrixLayout_t c_layout,
+    cublasLtMatrixLayout_t d_layout,
+    cublasLtMatmulPreference_t, int num_requested, cublasLtMatmulHeuristicResult_t *results, int *num_results) {
+    const gridstride::blas::LtGemm gemm{*desc, *a_layout, *b_layout, *c_layout, *d_layout, {}, {}, {}, {}, {}, {}};
+    *num_results = 0;
     if (num_requested < 1) return CUBLAS_STATUS_INVALID_VALUE;
     if (const cublasStatus_t status = gemm.validate()) return status;
     results[0] = {{}, 0, CUBLAS_STATUS_SUCCESS, 1, {}};
-    *found = 1;
+    *num_results = 1;
     return CUBLAS_STATUS_SUCCESS;
 }
-inline cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t d, const void *alpha, const void *a,
-    cublasLtMatrixLayout_t la, const void *b, cublasLtMatrixLayout_t lb, const void *beta, const void *c,
-    cublasLtMatrixLayout_t lc, void *out, cublasLtMatrixLayout_t ld, const cublasLtMatmulAlgo_t *, void *, size_t,
-    cudaStream_t s, int line = __builtin_LINE()) {
+inline cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t desc, const void *alpha, const void *a,
+    cublasLtMatrixLayout_t a_layout, const void *b, cublasLtMatrixLayout_t b_layout, const void *beta, const void *c,
+    cublasLtMatrixLayout_t c_layout, void *d, cublasLtMatrixLayout_t d_layout, const cublasLtMatmulAlgo_t *, void *,
+    size_t, cudaStream_t s, int line = __builtin_LINE()) {
     using namespace gridstride::blas;
-    const LtGemm gemm{*d, *la, *lb, *lc, *ld, alpha, a, b, beta, c, out};
+    const LtGemm gemm{*desc, *a_layout, *b_layout, *c_layout, *d_layout, alpha, a, b, beta, c, d};
     if (const cublasStatus_t status = gemm.validate()) return status;
-    const bool on_device = gemm.d.pointer_mode == CUBLASLT_POINTER_MODE_DEVICE;
+    const bool on_device = gemm.desc.pointer_mode == CUBLASLT_POINTER_MODE_DEVICE;
     if (!is_scalar_in(on_device, alpha) || !is_scalar_in(on_device, beta)) return CUBLAS_STATUS_INVALID_VALUE;
-    const auto scalar = [gemm](const void *p) { return load_scalar(cudaDataType(gemm.d.scale_type), p); };
+    const auto scalar = [gemm](const void *p) { return load_scalar(cudaDataType(gemm.desc.scale_type), p); };
     const double alpha_value = on_device ? 0 : scalar(alpha), beta_value = on_device ? 0 : scalar(beta);
     const std::vector<Array> arrays = gemm.arrays(on_device ? c != nullptr : beta_value != 0);
     if (!are_on_device(arrays)) return CUBLAS_STATUS_INVALID_VALUE;
