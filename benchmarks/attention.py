@@ -19,7 +19,7 @@ import torch.nn.functional as F
 from gridstride.bench import compare
 from gridstride.kernels import attention
 from gridstride.kernels.flash import attentions
-from gridstride.kernels.ladder.ladder import Gpu
+from gridstride.kernels.ladder.ladder import GpuClock
 from gridstride.kernels.ladder.rung import Device
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
@@ -83,7 +83,7 @@ def timed_rows(job, seconds):
     batch, heads, n, dim = job.shape
     candidates = Case(job).candidates()
     check_near_reference(job, candidates)
-    options = dict(check=lambda got: None, seconds=seconds, clock=Gpu())
+    options = dict(check=lambda got: None, seconds=seconds, clock=GpuClock())
     comparison = compare(candidates, torch.zeros(1, device='cuda'), baseline='ours', **options)
     scores = batch*heads*n*(n + 1)/2 if job.causal else batch*heads*n*n
     operations = 2*dim*scores*(5 if job.tool == 'backward' else 2)

@@ -54,7 +54,7 @@ def measure_error(function, reference, out, is_ours):
 
 
 def best_pick(m, n, out, layout, seconds=.01):
-    "Return the fastest of cublasLt's first proposals, with other memory read before each run"
+    "Return the fastest of cublasLt's first heuristic results, with other memory read before each run"
     picks = cublaslt.heuristic_kernels(m, n, layout, NUM_PICKS)
     calls = {rank: lambda pick=pick: pick(m, n, out) for rank, pick in enumerate(picks)}
     times = time_interleaved(SHARED_CLOCKS['read'](), calls, seconds)

@@ -20,7 +20,7 @@ from gridstride import kernels
 from gridstride.bench import compare
 from gridstride.kernels.conv import images as conv_images
 from gridstride.kernels.conv import implicit_gemm, problems
-from gridstride.kernels.ladder.ladder import Gpu
+from gridstride.kernels.ladder.ladder import GpuClock
 
 import rows
 
@@ -54,7 +54,7 @@ def normal(dtype, *shape): return torch.randn(shape, device='cuda').to(dtype)
 LAYOUTS = dict(nchw=torch.contiguous_format, nhwc=torch.channels_last)
 
 
-CHOICES = (problems, '_why_cudnn_is_faster'), (implicit_gemm, 'is_faster'), (conv_images, '_is_host_bound')
+CHOICES = (problems, '_nhwc_fallback_reason'), (implicit_gemm, 'is_faster'), (conv_images, '_is_host_bound')
 CHOSEN = [getattr(*choice) for choice in CHOICES]
 OURS = (lambda problem, x, uses_tiles: None), (lambda problem: True), (lambda x, weight: False)
 
@@ -192,7 +192,7 @@ def measure(job, seconds):
     try:
         check(candidates)
         functions = {name: lambda _, f=f: f() for name, f in candidates.items()}
-        comparison = compare(functions, x, baseline='ours', check=lambda got: None, seconds=seconds, clock=Gpu())
+        comparison = compare(functions, x, baseline='ours', check=lambda got: None, seconds=seconds, clock=GpuClock())
         for other in candidates:
             if other != 'ours':
                 yield rows.comparison_row(what, x, comparison, other, goal if other == 'torch' else None, size)

@@ -17,7 +17,7 @@ import torch
 import torch.nn.functional as F
 from gridstride import kernels
 from gridstride.bench import compare
-from gridstride.kernels.ladder.ladder import Gpu
+from gridstride.kernels.ladder.ladder import GpuClock
 
 import rows
 
@@ -122,7 +122,7 @@ def case_rows(case, seconds):
     graphs = {other: rows.capture_graph(maker) for other, maker in candidates(case)}
     check_near_float64(case, graphs['ours']())
     x = case.inputs[0]
-    comparison = compare(graphs, x.detach(), baseline='ours', check=lambda got: None, seconds=seconds, clock=Gpu())
+    comparison = compare(graphs, x.detach(), baseline='ours', check=lambda got: None, seconds=seconds, clock=GpuClock())
     for other in comparison.timings:
         if other != 'ours':
             goal, other_bytes = case.goals.get(other), 2*x.nbytes if other == 'copy' else None

@@ -21,7 +21,7 @@ import torch
 import torch.nn.functional as F
 from gridstride.bench import ceilings, compare, reads
 from gridstride.kernels import latent_attention
-from gridstride.kernels.ladder.ladder import Gpu
+from gridstride.kernels.ladder.ladder import GpuClock
 
 import rows
 
@@ -110,7 +110,7 @@ def measure(job, seconds):
         try: candidates[other] = capture(make)
         except RuntimeError as error:                      # includes out of memory
             yield dict(rows.failed_row(tool, case.q, error), shape=[job.batch, job.keys], other=other)
-    options = dict(clock=Gpu()) if DEVICE == 'cuda' else {}
+    options = dict(clock=GpuClock()) if DEVICE == 'cuda' else {}
     functions = {name: lambda _, candidate=candidate: candidate() for name, candidate in candidates.items()}
     comparison = compare(functions, torch.zeros(1, device=DEVICE), baseline='ours', check=lambda got: None,
                          seconds=seconds, **options)

@@ -11,12 +11,12 @@ shapes per type and layout, several seconds at the power limit, and all kernels 
     python matmul.py --show FILE      # print the results in FILE; needs no GPU
 
 Each product is first compared with float64, in an output filled with NaN. Then our kernel, torch's and the fastest of
-cublasLt's first eight proposals are timed interleaved, in each of five columns: *written*, other memory overwritten
-before each run; *read*, other memory read before each run, which fills the L2 cache with clean lines; *none*, neither;
-*back to back*, calls from Python one after the other; *graph*, captured once and replayed. Times are medians, with the
-5% and 95% quantiles of the rounds. Ratios (above 1, ours is faster) are medians over the rounds; of their 95% intervals
-in all runs, the widest is shown. The clock rate is cycles counted by the SMs over nanoseconds. A profiler collects the
-names of the kernels at the end.
+cublasLt's first eight heuristic results are timed interleaved, in each of five columns: *written*, other memory
+overwritten before each run; *read*, other memory read before each run, which fills the L2 cache with clean lines;
+*none*, neither; *back to back*, calls from Python one after the other; *graph*, captured once and replayed. Times are
+medians, with the 5% and 95% quantiles of the rounds. Ratios (above 1, ours is faster) are medians over the rounds; of
+their 95% intervals in all runs, the widest is shown. The clock rate is cycles counted by the SMs over nanoseconds. A
+profiler collects the names of the kernels at the end.
 float32 does not use TF32. Our float32 kernels with bfloat16 parts are related to 3xTF32 and BF16x9.
 A product that fails becomes a row with the error; the others continue, in a new process if the GPU requires one.
 """

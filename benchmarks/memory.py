@@ -16,7 +16,7 @@ import torch
 from gridstride import kernels
 from gridstride.bench import compare, reads
 from gridstride.kernels import cub
-from gridstride.kernels.ladder.ladder import Gpu
+from gridstride.kernels.ladder.ladder import GpuClock
 
 import rows
 
@@ -99,7 +99,7 @@ def job_rows(tool, function, x, others, size, check_result, seconds):
     candidates = {'ours': function, **{name: candidate for name, (candidate, _) in others.items()}}
     for name, candidate in candidates.items():
         if name not in ('copy', 'reads'): check_result(candidate(x), x)
-    comparison = compare(candidates, x, baseline='ours', check=lambda got: None, seconds=seconds, clock=Gpu())
+    comparison = compare(candidates, x, baseline='ours', check=lambda got: None, seconds=seconds, clock=GpuClock())
     for name, (_, goal) in others.items(): yield rows.comparison_row(tool, x, comparison, name, goal, size)
 
 

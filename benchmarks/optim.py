@@ -16,7 +16,7 @@ import torch
 import torch.nn.functional as F
 from gridstride import kernels
 from gridstride.bench import compare
-from gridstride.kernels.ladder.ladder import Gpu
+from gridstride.kernels.ladder.ladder import GpuClock
 from gridstride.bench.recording import machine
 
 HERE = Path(__file__).parent
@@ -51,7 +51,7 @@ def comparison_rows(tool, what, candidates, goals, size, seconds, memory=None):
     "Yield a row per other candidate; `memory` is {name: peak bytes}"
     functions = {name: lambda _, f=f: f() for name, f in candidates.items()}
     comparison = compare(functions, torch.zeros(1, device='cuda'), baseline='ours', check=lambda got: None,
-                         seconds=seconds, clock=Gpu())
+                         seconds=seconds, clock=GpuClock())
     mhz = sorted(s.mhz for s in comparison.timings['ours'].states if s and s.mhz)
     for other in candidates:
         if other == 'ours': continue

@@ -24,7 +24,7 @@ import torch.nn.functional as F
 from gridstride.bench import compare
 from gridstride.bench.columns import COLUMNS, by_column
 from gridstride.kernels import bmm, grouped_mm, mlp
-from gridstride.kernels.ladder.ladder import Gpu
+from gridstride.kernels.ladder.ladder import GpuClock
 
 import rows
 
@@ -48,7 +48,7 @@ def check_near(got, want, max_error=2**-7):
 def compare_graphs(candidates, x, seconds):
     "Capture each candidate in a CUDA graph and time the graphs interleaved"
     graphs = {name: rows.capture_graph(lambda f=f: f) for name, f in candidates.items()}
-    return compare(graphs, x, baseline='ours', check=lambda got: None, seconds=seconds, clock=Gpu())
+    return compare(graphs, x, baseline='ours', check=lambda got: None, seconds=seconds, clock=GpuClock())
 
 
 def comparison_rows(tool, dtype, shape, candidates, flops, goals, seconds):

@@ -26,7 +26,7 @@ import torch
 import torch.nn.functional as F
 from gridstride.bench import compare
 from gridstride.bench.clocks import Events
-from gridstride.kernels.ladder.ladder import Gpu
+from gridstride.kernels.ladder.ladder import GpuClock
 from gridstride.kernels.quant import formats, mixed, multiply_fp8, multiply_int8, pack, unpack
 
 import rows
@@ -190,7 +190,7 @@ def case_rows(case, seconds):
     check_snr(candidates['ours'](x), want)
     graphs = {name: rows.capture_graph(lambda f=f: lambda: f(x)) for name, f in candidates.items()}
     comparison = compare(graphs, x, baseline='ours', check=lambda got: None, seconds=seconds,
-                         clock=Gpu(Events('read') if case.read else None))
+                         clock=GpuClock(Events('read') if case.read else None))
     operand = SimpleNamespace(dtype=x.dtype, shape=(*case.shape, case.batch))
     tool = case.kind + ', written'*(not case.read)
     for other in candidates:

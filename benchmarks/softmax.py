@@ -15,7 +15,7 @@ from typing import NamedTuple
 import torch
 from gridstride import kernels
 from gridstride.bench import compare
-from gridstride.kernels.ladder.ladder import Gpu
+from gridstride.kernels.ladder.ladder import GpuClock
 
 import rows
 
@@ -95,7 +95,7 @@ def case_rows(case, seconds):
     graphs = {other: rows.capture_graph(maker) for other, maker in candidates(case)}
     check_near_float64(case, graphs['ours']())
     x, arrays, name = case.x.detach(), 2 + (case.dy is not None), case.tool + ', backward'*(case.dy is not None)
-    comparison = compare(graphs, x, baseline='ours', check=lambda got: None, seconds=seconds, clock=Gpu())
+    comparison = compare(graphs, x, baseline='ours', check=lambda got: None, seconds=seconds, clock=GpuClock())
     for other in case.others:
         other_bytes = 2*x.nbytes if other == 'copy' else None
         yield rows.comparison_row(name, x, comparison, other, case.goals.get(other), arrays*x.nbytes, other_bytes)

@@ -14,7 +14,7 @@ from types import SimpleNamespace
 
 import torch
 from gridstride.bench import compare
-from gridstride.kernels.ladder.ladder import Gpu
+from gridstride.kernels.ladder.ladder import GpuClock
 
 import rows, softmax
 
@@ -118,7 +118,7 @@ def measure(kernel, seconds):
         makers = dict(softmax.candidates(case), quack=lambda: lambda: launch_quack(x))
         graphs = {name: rows.capture_graph(maker) for name, maker in makers.items()}
         for name in ('ours', 'quack'): softmax.check_near_float64(case, graphs[name]())
-        comparison = compare(graphs, x, baseline='ours', check=lambda got: None, seconds=seconds, clock=Gpu())
+        comparison = compare(graphs, x, baseline='ours', check=lambda got: None, seconds=seconds, clock=GpuClock())
         for other in ('quack', 'copy'): yield rows.comparison_row('softmax', x, comparison, other, None, 2*x.nbytes)
     except Exception as error: yield rows.failed_row('softmax', x, error)
 

@@ -22,7 +22,7 @@ from typing import NamedTuple
 import torch
 import torch.nn.functional as F
 from gridstride.bench import compare
-from gridstride.kernels.ladder.ladder import Gpu
+from gridstride.kernels.ladder.ladder import GpuClock
 from gridstride.kernels.sparse import (formats, multiply_24, multiply_blocks, multiply_csr, pack_24, prune_blocks,
                                        prune_single, to_blocks, to_csr)
 
@@ -132,7 +132,7 @@ def case_rows(case, seconds):
     candidates, want = CANDIDATES[case.kind](case, w, x)
     check_rows(case, candidates['ours'](x), want)
     graphs = {name: rows.capture_graph(lambda f=f: lambda: f(x)) for name, f in candidates.items()}
-    comparison = compare(graphs, x, baseline='ours', check=lambda got: None, seconds=seconds, clock=Gpu())
+    comparison = compare(graphs, x, baseline='ours', check=lambda got: None, seconds=seconds, clock=GpuClock())
     operand = SimpleNamespace(dtype=x.dtype, shape=(*case.shape, n))
     size = 2*h*n*k/1e3                                              # the field of GB/s holds TFLOP/s
     for name in candidates:

@@ -87,7 +87,7 @@ def test_a_slow_steady_function_runs_twenty_times():
 def test_a_noisy_function_uses_all_its_time(rng):
     t = timed(lambda i, _: .001*rng.choice([1, 2]), seconds=.5)
     assert .5 <= sum(t.times) < .6 and 'noisy' in kinds(t)
-    assert 'doubt: noisy' in str(t) and 'noisy' in t._repr_html_(), 'it is never shown without saying so'
+    assert 'warning: noisy' in str(t) and 'noisy' in t._repr_html_(), 'it is never shown without saying so'
 
 
 def test_too_few(rng):
@@ -257,7 +257,7 @@ def test_unchecked_is_said():
 def test_constant_inputs_are_warned_of(make, rng):
     def ask(*args, **kw):
         return str(bench(lambda *a: None, *args, check=lambda *a: None, clock=Fake(lambda i, _: .001), **kw))
-    assert 'argument 2 is' in ask(rng.standard_normal(9), make(9)) and 'in doubt' not in ask(rng.standard_normal(9), 3)
+    assert 'argument 2 is' in ask(rng.standard_normal(9), make(9)) and 'warning' not in ask(rng.standard_normal(9), 3)
     out = make(9)
     t = bench(lambda x, out: out.fill(2.5), rng.standard_normal(9), out, out=out, check=lambda x, out: np.full(9, 2.5),
               clock=Fake(lambda i, _: .001))
@@ -282,7 +282,7 @@ def with_states(*states):
 
 
 def test_a_throttled_gpu_is_reported():
-    assert 'in doubt' not in with_states(state(), None, state(1960, ('the power limit',)))
+    assert 'warning' not in with_states(state(), None, state(1960, ('the power limit',)))
     assert (names(with_states(state(), state(1410, ('the power limit',))), 'power limit', '1410 of 1980 MHz'))
     assert '1980 to 1700 MHz' in with_states(state(), state(1700))
 

@@ -286,5 +286,5 @@ def test_the_library_is_the_one_that_is_loaded():
 
 def test_structures_are_as_large_as_in_nvidias_header():
     "sizeof and offsetof, as a compiler gave them of cublasLt.h 13"
-    p = cublaslt.Proposal
+    p = cublaslt.HeuristicResult
     assert (ctypes.sizeof(p), p.workspace.offset, p.state.offset, p.waves.offset) == (96, 64, 72, 76)

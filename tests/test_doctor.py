@@ -70,7 +70,7 @@ def test_why_launches_take_long_is_a_row_where_there_is_a_gpu():
 @pytest.mark.slow
 def test_why_launches_take_long_is_what_the_launcher_says():
     from gridstride.cpp import launcher
-    assert doctor._why_no_launcher() == (launcher.why_no_launcher() or '')
+    assert doctor._no_launcher_reason() == (launcher.no_launcher_reason() or '')
 
 
 def test_a_check_that_fails_is_a_row():

@@ -520,7 +520,7 @@ def test_a_gpu_is_timed_by_its_events_alone(monkeypatch):
     monkeypatch.setattr(versus.limits, 'ceilings', lambda: 1/0)
     monkeypatch.setattr(clocks, 'capture', lambda *a: 1/0)
     m, n = inputs(8, 8, 8)
-    clock = ladder.Gpu()
+    clock = ladder.GpuClock()
     c = versus.compare(dict(a=lambda m, n: m@n), m, n, clock=clock, flops=1., seconds=.01, check=lambda got: None)
     assert c.timings['a'].gpu and c.timings['a'].device == 'a GPU' and c.timings['a'].states[0] == state
     assert c.timings['a'].graph is None
@@ -545,7 +545,7 @@ def test_the_table_of_a_ladder(measured):
     l[0].counters['tensor pipe'] = 77.
     text = repr(l)
     for o in ('1000x500 @ 500x2000, compared with a library', '0.2 ', '50.0%', '1.00x', '64*', '50%', '3.5', '41%',
-              'the previous instruction (75%)', 'in doubt, tiled: drifting', 'local memory', 'tensor pipe', '77'):
+              'the previous instruction (75%)', 'warning for tiled: drifting', 'local memory', 'tensor pipe', '77'):
         assert o in text
     assert 'again' in l._repr_html_() and l['tiled'].tflops == pytest.approx(.2) and l[1].name == 'again'
     ax = l.plot()

@@ -26,7 +26,7 @@ MORE_TILES = [('float32', (2, 36, 12, 9), 5, 2, 2, 1, 'nhwc'), ('float16', (1, 8
 SEQUENCES = [('float32', (2, 3, 37), 4, True, True, True), ('bfloat16', (2, 5, 64), 4, True, True, False),
              ('bfloat16', (1, 2, 2100), 3, False, False, True), ('float32', (1, 3, 2), 4, True, True, True),
              ('float32', (3, 2, 600), 2, False, True, False)]
-SLOWER_CHANNELS_LAST = problems._why_cudnn_is_faster
+SLOWER_CHANNELS_LAST = problems._nhwc_fallback_reason
 LAYOUTS = dict(nchw=torch.contiguous_format, nhwc=torch.channels_last)
 
 
@@ -112,7 +112,7 @@ STEPS = [('float32', (2, 3, 5), 4, True, True, True), ('bfloat16', (1, 2, 2), 3,
 def at_once(request):
     "All kernels are compiled in one unit; cuDNN would compute these small images, if they are stored channels last"
     patch = pytest.MonkeyPatch()
-    patch.setattr(problems, '_why_cudnn_is_faster', lambda problem, x, uses_tiles: None)
+    patch.setattr(problems, '_nhwc_fallback_reason', lambda problem, x, uses_tiles: None)
     tests = [*(partial(lambda o: list(images(*o)), o) for o in IMAGES),
              *(partial(lambda o: list(sequences_of(*o)), o) for o in SEQUENCES),
              *(partial(lambda o: steps(*o), o) for o in STEPS)]
@@ -342,7 +342,7 @@ def test_what_is_exported_is_what_is_launched(program, monkeypatch):
 
 @pytest.mark.parametrize('stored,groups,by_torch', [('nchw', 8, False), ('nhwc', 8, True), ('nchw', 1, True)])
 def test_the_table_of_conv2d_stores_whose_gradients_torch_computes(monkeypatch, stored, groups, by_torch):
-    monkeypatch.setattr(problems, '_why_cudnn_is_faster', SLOWER_CHANNELS_LAST)
+    monkeypatch.setattr(problems, '_nhwc_fallback_reason', SLOWER_CHANNELS_LAST)
     x, weight = torch.zeros(1, 8, 9, 9).to(memory_format=LAYOUTS[stored]), torch.zeros(8, 8//groups, 3, 3)
     assert image_calls._is_torch_differentiated(x, weight, None, 1, 1, 1, groups) is by_torch
     assert not image_calls._is_host_bound(x, weight), 'on a CPU'

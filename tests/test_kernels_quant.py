@@ -361,7 +361,7 @@ def test_a_module_is_swapped_and_back(kind, least, capsys):
     q = quantize(m, kind, group=32 if kind in ('int4', 'nf4') else None)
     said = capsys.readouterr().out
     assert q is m and type(q[0]) is QuantLinear and f'Linear layers in {kind}' in said and 'speedup' in said
-    new, old = map(float, re.search(r'these weights in (\S+) µs instead of (\S+)\.\n', said).groups())
+    new, old = map(float, re.search(r'them takes (\S+) µs instead of (\S+)\.\n', said).groups())
     assert 1.8 < old/new < 4.1
     assert names(said, '3.last', '100 columns', q[0].group) == (q[0].group != 'row')
     assert formats.decibels(want, run(q, x)) > least

@@ -113,7 +113,7 @@ def test_long_rows_in_registers(dtype, width, blocks):
     "As they are on a GPU"
     size = torch.empty((), dtype=dtype).element_size()
     shape = softmaxes.choose_layout(width*size//16, 16, softmaxes.this_device(), str(dtype)[6:])
-    assert (shape.cluster_size, shape.in_registers) == (blocks, True)
+    assert (shape.cluster_size, shape.uses_registers) == (blocks, True)
     for f in WAYS: both_ways(f, normal(2, width, dtype=dtype))
 
 

@@ -527,7 +527,7 @@ def test_a_launch_plan_goes_into_a_table(driver, monkeypatch):
     monkeypatch.setattr(rung, 'compile_kernel',
                         lambda src, name, backend: SimpleNamespace(handle=len(name), __name__=name))
     calls = [rung.KernelLaunch('', 'one', ('m', 'n', 'ms', 'ns'), (1, 2), (4,), (32,)),
-             rung.KernelLaunch('', 'second', ('ms', 'ns', 'out'), (launches.Long(3),), (1, 2), (64,), 0, True,
+             rung.KernelLaunch('', 'second', ('ms', 'ns', 'out'), (launches.Int64(3),), (1, 2), (64,), 0, True,
                                (1, 2, 1))]
     sequence = rung.PreparedLaunches(rung.LaunchPlan(calls, dict(ms=(100, 'bfloat16'), ns=(7, 'float32'))))
     m, n, out = torch.randn(6, 4), torch.randn(4, 5), torch.empty(6, 5)
@@ -721,7 +721,7 @@ def test_what_does_not_load_is_said(monkeypatch, tmp_path):
 def test_why_not_is_what_kept_it_from_loading(monkeypatch):
     monkeypatch.setattr(launcher, 'driver', lambda: SimpleNamespace(cuLaunchKernelEx=LAUNCH(0)))
     for o in (launcher._load_once, launcher.launcher): o.cache_clear()
-    try: assert launcher.launcher() is None and 'cuCtxGetDevice' in launcher.why_no_launcher()
+    try: assert launcher.launcher() is None and 'cuCtxGetDevice' in launcher.no_launcher_reason()
     finally:
         for o in (launcher._load_once, launcher.launcher): o.cache_clear()
 

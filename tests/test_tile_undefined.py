@@ -65,7 +65,7 @@ NO_VALUES = set('''arange constexpr debug_barrier device_print dtype block_type 
 next_power_of_2 num_programs program_id static_assert static_print static_range zeros'''.split())
 # of modules that the language is made of, and no names of Triton
 NO_OPERATIONS = set('''BlockPointer Constant Descriptor PropagateNan block_of const current learner_frame
-get_close_matches check_types_kept compile_error unknown_name unsupported_name slice tensor
+get_close_matches check_types_unchanged compile_error unknown_name unsupported_name slice tensor
 tensor_descriptor tuple types_of warn_of_undefined'''.split())
 
 

@@ -18,7 +18,7 @@ from found import saying
 TPB,TILE,SCALE,TAPS,OFFSETS,FLAG,BIG = 64,8,0.25,(0.25,0.5,0.25),(-1,0,1),True,2**40
 TABLE,K33 = np.array([3.,1.,4.,1.]),np.arange(9.).reshape(3,3).astype('f4')
 CONFIG = types.SimpleNamespace(n=3, eps=1e-6)
-MODES = dict(plain={}, doubles=dict(doubles=True), wide=dict(doubles=True, wide=True))
+MODES = dict(plain={}, doubles=dict(numba_types=True), wide=dict(numba_types=True, all_int64=True))
 HOST = '#ifndef __CUDACC_RTC__  // what follows is for the host'
 
 def rng(): return np.random.default_rng(0)
@@ -790,11 +790,11 @@ def test_python_floats_are_weak():
         out[i] = math.sqrt(t)*0.1
     t = to_cuda(k, f4(4), 2., f4(4))
     assert 'double' not in body(t) and 'float a' in t and 'float t = 0.0f;' in t and '0.1f' in t
-    assert 'double t = 0.0;' in to_cuda(k, f4(4), 2., f4(4), doubles=True)
+    assert 'double t = 0.0;' in to_cuda(k, f4(4), 2., f4(4), numba_types=True)
     assert 'double t = 0.0;' in to_cuda(k, f8(4), 2., f8(4))
 
 def test_wide():
-    t = body(to_cuda(grid_stride, f4(4), f4(4), wide=True))
+    t = body(to_cuda(grid_stride, f4(4), f4(4), all_int64=True))
     assert not re.search(r'\bint\b', t) and '(long long)blockIdx.x*blockDim.x' in t
 
 @pytest.mark.slow
@@ -909,7 +909,7 @@ exec(compile('def hidden(x, out): x[0] = 1', '<nowhere>', 'exec'), HIDDEN)
     ('x[0] = x[0] & 3', 'got a float32', 'int'),
     ('x[0] = 1+2j', 'complex', 'two floats'),
     ('print(f"{x[0]}")', 'an f-string', 'values'),
-    ('out[0] = x[0] if x.size else x', 'conditional expression', 'if and else'),
+    ('out[0] = x[0] if x.size else x', 'conditional expression', 'if statement'),
     ('if x[0] > 1: v = x\nelse: v = 3\nout[0] = v[0]',
      saying('v', 'int64', 'float32 array', 1, 'line 2 (if'), 'two names'),
     ('x[0] = q\nq = 1', 'q is read', ''),

@@ -15,7 +15,7 @@ import corpus
 import record
 from compare import EXAMPLES, differences, generated, rightly, smallest, described
 
-MODES = {}, dict(doubles=True), dict(doubles=True, wide=True)
+MODES = {}, dict(numba_types=True), dict(numba_types=True, all_int64=True)
 GENERATED = [c for c in record.cases() if c.name.startswith('generated')]
 
 @pytest.fixture(scope='module', params=['recorded', mark_exhaustive('fresh')])
@@ -72,7 +72,7 @@ def test_kernels_that_are_there_give_the_same_in_every_way(there, way): same(the
 @pytest.mark.parametrize('flags', [(), mark_exhaustive((('-O2',),))], ids=['', 'optimised'])
 def test_checked_kernels_have_no_findings(flags):
     "Some of the generated kernels once more, under all detectors"
-    same(GENERATED[::10], checks=True, flags=flags, doubles=True)
+    same(GENERATED[::10], checks=True, flags=flags, numba_types=True)
 
 def test_a_difference_is_seen():
     case = next(c for c in GENERATED if 'out[i] = ' in c.source and c.compare=='bits' and not c.source.count('bool'))

@@ -61,7 +61,7 @@ def test_the_same_on_the_emulator():
     """Those that test_translate_equal does not run: none, while the generator and the tests'
     kernels are those that were recorded"""
     rest = others(cases, [*generated(EXAMPLES), *corpus.all_cases()])
-    got = differences(rest, doubles=True)
+    got = differences(rest, numba_types=True)
     assert not any(got), described(rest, got)
 
 def test_another_result_is_seen():

@@ -212,10 +212,10 @@ def test_the_table_says_where_and_what(run):
 
 def test_a_warning_about_several_is_printed_once():
     rows = dict.fromkeys('abc')
-    warnings = [f'in doubt, {k}: {d}' for k in 'abc'
-              for d in ('held back: 1620 MHz', f'noisy: {"4" if k=="c" else "5"}%')]
+    warnings = [f'warning for {k}: {d}' for k in 'abc'
+              for d in ('throttled: 1620 MHz', f'noisy: {"4" if k=="c" else "5"}%')]
     assert (repr(variants.VariantComparison('t', rows, 'a', warnings=warnings)).splitlines()[-3:]
-            == ['in doubt, all: held back: 1620 MHz', 'in doubt, a, b: noisy: 5%', 'in doubt, c: noisy: 4%'])
+            == ['warning for all: throttled: 1620 MHz', 'warning for a, b: noisy: 5%', 'warning for c: noisy: 4%'])
 
 
 def test_a_recording_is_marked_in_the_title(run):

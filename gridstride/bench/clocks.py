@@ -145,7 +145,7 @@ def clock_warnings(states) -> list:  # states: of `State`
     warnings = []
     if reasons and is_slow:
         rate = f'{min(mhz, default=0)} of {states[0].max_mhz} MHz'
-        warnings.append(f"held back: {' and '.join(reasons)} kept the SM clock at {rate}")
+        warnings.append(f"throttled: {' and '.join(reasons)} kept the SM clock at {rate}")
     if mhz and max(mhz) > min(mhz) * (1 + MAX_CLOCK_CHANGE):
         warnings.append(f'the SM clock changed from {mhz[0]} to {mhz[-1]} MHz (minimum {min(mhz)}, maximum {max(mhz)})')
     return warnings

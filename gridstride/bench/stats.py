@@ -84,8 +84,8 @@ def time_warnings(times) -> list:  # of sentences; empty for good measurements
     if relative_half_width(s) > MAX_HALF_WIDTH:
         warnings.append(f'not steady: the median is only known to ±{relative_half_width(s):.1%}')
     if relative_interquartile_range(s) > MAX_SPREAD:
-        middle = f'the middle half of the runs spreads over {relative_interquartile_range(s):.0%} of the median'
-        warnings.append(f'noisy: {middle}; something else may use the machine')
+        spread = f'the interquartile range is {relative_interquartile_range(s):.0%} of the median'
+        warnings.append(f'noisy: {spread}; something else may use the machine')
     if _has_drift(times):
         change = f"{abs(s.drift):.1%} {'slower' if s.drift > 0 else 'faster'}"
         warnings.append(f'drifting: the last third of the runs is {change} than the first')

@@ -219,10 +219,10 @@ class Timing:
         return f"{self.name}: {parts['median']} ({parts['quartiles']}){rates}{other_times_text}; runs: {parts['runs']}"
 
     def __repr__(self):
-        return '\n'.join([self.line(), *(f'  in doubt: {warning}' for warning in self.warnings)])
+        return '\n'.join([self.line(), *(f'  warning: {warning}' for warning in self.warnings)])
 
     def _repr_html_(self):
-        rows = [*self.parts(), *(('in doubt', warning) for warning in self.warnings)]
+        rows = [*self.parts(), *(('warning', warning) for warning in self.warnings)]
         return Table((), rows, self.name)._repr_html_()
 
 

@@ -412,13 +412,13 @@ class VariantComparison(Expectations):
 
 
 def _merge_warnings(warnings, names):
-    "Merge equal warnings of several variants into one line: 'in doubt, a, b: noisy', or 'in doubt, all: noisy'"
+    "Merge equal warnings of several variants into one line: 'warning for a, b: noisy', or 'warning for all: noisy'"
     names_of_warning = {}
     for line in warnings:
-        name, _, warning = line.removeprefix('in doubt, ').partition(': ')
+        name, _, warning = line.removeprefix('warning for ').partition(': ')
         names_of_warning.setdefault(warning, []).append(name)
     return [
-        f'in doubt, {"all" if len(names_with_it) == len(names) > 2 else ", ".join(names_with_it)}: {warning}'
+        f'warning for {"all" if len(names_with_it) == len(names) > 2 else ", ".join(names_with_it)}: {warning}'
         for warning, names_with_it in names_of_warning.items()
     ]
 
@@ -444,7 +444,7 @@ def _measure(variants, inputs, check, writes, baseline, seconds, columns, clock)
         name: dict(ms=1e3 * t.median, columns={head: fn(name) for head, fn in columns.items()})
         for name, t in comparison.timings.items()
     }
-    return rows, [f'in doubt, {name}: {warning}' for name, warning in comparison.warnings]
+    return rows, [f'warning for {name}: {warning}' for name, warning in comparison.warnings]
 
 
 def compare_variants(

@@ -157,12 +157,12 @@ class Comparison(Expectations):
         return f"{size}{origin}{'' if t.gpu else ': no GPU time'}; speedups over {self.baseline}"
 
     def __repr__(self):
-        notes = [f'in doubt, {name}: {warning}' for name, warning in self.warnings]
+        notes = [f'warning for {name}: {warning}' for name, warning in self.warnings]
         return repr(Table(*self._columns(), self._title(), '\n'.join(notes)))
 
     def _repr_html_(self):
         head, rows = self._columns()
-        warnings = [(f'in doubt, {name}', warning) for name, warning in self.warnings]
+        warnings = [(f'warning for {name}', warning) for name, warning in self.warnings]
         return Table(head, [*rows, *warnings], self._title())._repr_html_()
 
 

@@ -57,9 +57,8 @@ def stale_lines(entries, found_entries):
 def write_baseline(file, entries) -> int:
     "Write entries to a baseline, each once; returns their number"
     sorted_entries = sorted(entries, key=lambda entry: entry.get('test') or '', reverse=True)
-    entry_of_identity = {
-        _identity(entry): entry for entry in sorted_entries
-    }  # with the first of its tests, in any order of them
+    # of several tests with the same finding, the first in alphabetical order is kept
+    entry_of_identity = {_identity(entry): entry for entry in sorted_entries}
     baseline = dict(version=1, findings=[entry_of_identity[identity] for identity in sorted(entry_of_identity)])
     Path(file).write_text(json.dumps(baseline, indent=2, ensure_ascii=False) + '\n', encoding='utf-8')
     return len(entry_of_identity)

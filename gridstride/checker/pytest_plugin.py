@@ -162,8 +162,10 @@ class CheckedTests:
                 self.recorder.disabled_checks |= checks
                 if reports[0].failed:  # a fixture; pytest would raise its cached exception again
                     item.session._setupstate.teardown_exact(None)
-                reports, num_more = self._run(schedule, lambda: runtestprotocol(item, log=False, nextitem=nextitem))
-                num_launches += num_more
+                reports, repeated_launches = self._run(
+                    schedule, lambda: runtestprotocol(item, log=False, nextitem=nextitem)
+                )
+                num_launches += repeated_launches
             launches += num_launches
             if not num_launches or any(not report.passed for report in reports):
                 break

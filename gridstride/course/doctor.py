@@ -56,7 +56,7 @@ def machine(
         site=sys.path,
         include=sysconfig.get_path('include'),
         driver=_driver,
-        launches=_why_no_launcher,
+        launches=_no_launcher_reason,
         pci='/sys/bus/pci/devices',
         cuda='/usr/local/cuda',
         root=ROOT,
@@ -98,9 +98,9 @@ def _driver():
 
 
 # This runs in a separate process, because it imports torch, which may crash.
-def _why_no_launcher():
-    "Return why ctypes launches kernels here; '' if compiled code does"
-    probe = 'import sys; from gridstride.cpp.launcher import why_no_launcher; sys.exit(why_no_launcher())'
+def _no_launcher_reason():
+    "Return the reason why ctypes launches kernels here; empty if compiled code does"
+    probe = 'import sys; from gridstride.cpp.launcher import no_launcher_reason; sys.exit(no_launcher_reason())'
     try:
         completed = subprocess.run(
             [sys.executable, '-c', probe], stderr=subprocess.PIPE, text=True, timeout=_TIMEOUT_SECONDS, cwd=ROOT

@@ -137,7 +137,7 @@ def _register(operators, module):
 
 
 def _join(files, folders):
-    "Join source files to one text in which each of their own headers is expanded once"
+    "Concatenate source files; each header of the extension is expanded once, at its first #include"
     expanded_files = set()
     return '\n'.join(_expand(Path(path).resolve(), folders, expanded_files) for path in files)
 

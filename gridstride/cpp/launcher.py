@@ -140,10 +140,10 @@ def _load_once():
 
 @lru_cache  # called at each launch
 def launcher():
-    "Return the compiled module for the GPU, or None; `why_no_launcher` returns the reason"
+    "Return the compiled module for the GPU, or None; `no_launcher_reason` returns the reason"
     return _load_once()[0]
 
 
-def why_no_launcher():
+def no_launcher_reason():
     "Return the reason why launches take the slow path, in one line; None if they do not"
     return _load_once()[1]

@@ -196,7 +196,7 @@ class Cpu:
         "Return a tensor in the CPU's memory"
         return x.cpu()
 
-    def settle(self):
+    def wait_for_all_work(self):
         "Wait until remaining work has ended"
         time.sleep(_SETTLE_SECONDS)
 
@@ -299,7 +299,7 @@ class Gpu:
         facts = dict(event=self.elapsed(self.start_event, self.stop_event) / 1e3, after=busy_seconds)
         return copies, {**facts, 'launches': {'skipped': len(self.skipped_kernels)}} if self.skipped_kernels else facts
 
-    def settle(self):
+    def wait_for_all_work(self):
         "Wait until remaining work has ended"
         time.sleep(_SETTLE_SECONDS)
         self.synchronize()

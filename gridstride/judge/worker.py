@@ -145,7 +145,7 @@ class _Worker:
 
     def resend(self, header, blobs):
         "Wait until all remaining work has finished, and send the last answer again"
-        self.device.settle()
+        self.device.wait_for_all_work()
         with torch._C.DisableTorchFunction():
             self.send_answer('resent', self.last_answer, {})
 

@@ -13,7 +13,7 @@ inline double decode_e4m3(int code) {           // without a sign
     return std::ldexp(code >> 3 ? 8 + (code & 7) : code & 7, std::max(code >> 3, 1) - 10);
 }
 
-// A matrix of `rows` rows, each a multiple of 128 bytes apart; two elements per byte
+// A matrix of `rows` rows of 128 bytes, with two elements per byte
 struct Operand {
     int rows;
     std::vector<unsigned char> bytes, scale_bytes;

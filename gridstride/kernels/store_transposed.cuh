@@ -9,7 +9,7 @@ __device__ void stmatrix_trans(u32 to, u32 a, u32 b, u32 c, u32 d) {
 __device__ void warpgroup_sync(int wg) { asm volatile("bar.sync %0, 128;" :: "r"(wg + 1) : "memory"); }
 
 // Waits until at most one TMA store still reads shared memory.
-__device__ void stores_wait_read_but_one() { asm volatile("cp.async.bulk.wait_group.read 1;" ::: "memory"); }
+__device__ void stores_wait_read_except_last() { asm volatile("cp.async.bulk.wait_group.read 1;" ::: "memory"); }
 
 // Transposes the 64*M x N accumulators of a warpgroup into y at row r and column c, and adds the bias of the columns:
 // OUT rows at a time, through two buffers of OUT*128 bytes (double buffering), the first of them at `staging`.
@@ -28,7 +28,7 @@ __device__ void store_transposed(float (&d)[M][N/2], const TensorMap &y, const E
         #pragma unroll
         for (int from = 0; from < N; from += OUT) {
             u32 offset = (x*(N/OUT) + from/OUT)%2*OUT*128;
-            if (sends) stores_wait_read_but_one();                  // frees the buffer that is filled next
+            if (sends) stores_wait_read_except_last();                  // frees the buffer that is filled next
             warpgroup_sync(wg);
             #pragma unroll
             for (int i = 0; i < OUT; i += 16) {

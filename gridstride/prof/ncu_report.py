@@ -219,7 +219,7 @@ def _parse_line(header, row):
 # it shows the source with the fraction of samples per line: the sampler records the current instruction of a warp every
 # few thousand cycles, so lines with many samples take most of the time.
 _EXCESS_NAMES = {
-    'L2 Theoretical Sectors Global Excessive': 'sectors too many',
+    'L2 Theoretical Sectors Global Excessive': 'excess sectors',
     'L1 Wavefronts Shared Excessive': 'bank conflicts',
 }
 
@@ -244,7 +244,7 @@ def advice_table(
     rules = [rule for rule in kernel.rules if rule.kind != 'INF' and not _IGNORED_RULES.search(rule.text)]
     rules.sort(key=lambda rule: (rule.scope == 'local', -(rule.speedup or 0)))
     rows = [[_format_speedup(rule), rule.section, _strip_links(rule.text)] for rule in rules]
-    return Table(['est. speed-up', '<section', '<advice'], rows, title='Advice')
+    return Table(['est. speedup', '<section', '<advice'], rows, title='Advice')
 
 
 _STALL_NAMES = {
@@ -259,11 +259,11 @@ _STALL_NAMES = {
     'math': 'an arithmetic unit',
     'membar': 'a memory fence',
     'mio': 'the queue to shared memory',
-    'misc': 'other things',
+    'misc': 'other reasons',
     'no_inst': 'instructions',
-    'not_selected': 'its turn',
+    'not_selected': 'nothing: another warp was selected',
     'short_sb': 'shared memory, special units',
-    'sleep': 'its sleep',
+    'sleep': '__nanosleep',
     'tex': 'the queue to textures',
     'wait': 'the previous instruction',
 }

@@ -65,7 +65,7 @@ def _render(error):
         return shell.InteractiveTB.structured_traceback(type(error), error, error.__traceback__, tb_offset=1)
     lines = [_format_frame(shell, frame) for frame in _learner_frames(error.__traceback__)[-_MAX_FRAMES:]]
     message = '\n'.join([f'{type(error).__name__}: {error}', *getattr(error, '__notes__', [])]).split('\n')
-    return [*lines, *message, '(%xmode Verbose, then %tb: every call)']
+    return [*lines, *message, '(to see the full traceback, run %xmode Verbose, then %tb)']
 
 
 def _learner_frames(tb):

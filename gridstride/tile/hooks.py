@@ -10,7 +10,7 @@ from .hints_and_debug import device_assert
 from .run import KernelGlobals, current, learner_frame, compile_error
 from .types import DTYPES, const
 
-__all__ = ['HOOKS', 'check_types_kept', 'types_of']
+__all__ = ['HOOKS', 'check_types_unchanged', 'types_of']
 
 _I1 = DTYPES['int1']
 
@@ -79,7 +79,7 @@ class If:
         frame = learner_frame()
         types_now = types_of(frame)
         is_true = bool(self.condition.data)
-        check_types_kept(self.types_at_start, types_now, 'the if', 'in it')
+        check_types_unchanged(self.types_at_start, types_now, 'the if', 'in it')
         if _has_run_often(frame.f_code, self.if_key, is_true):
             return
         for name, type_hint in self.hints[is_true]:  # if the first branch ran, the hints of the `else`
@@ -190,7 +190,7 @@ def types_of(frame):
     }
 
 
-def check_types_kept(types_at_start, types_now, construct='the loop', location='after an iteration'):
+def check_types_unchanged(types_at_start, types_now, construct='the loop', location='after an iteration'):
     "Raise `NotCompiled` if the type of a variable changes in an iteration of a loop, or in a branch"
     for name, initial_type in types_at_start.items():
         if name not in types_now or types_now[name] == initial_type:
@@ -221,7 +221,7 @@ class While:
         if self.num_iterations == 1:
             self.types_at_start = types_of(learner_frame())
         elif self.num_iterations < 4:
-            check_types_kept(self.types_at_start, types_of(learner_frame()))
+            check_types_unchanged(self.types_at_start, types_of(learner_frame()))
         elif self.num_iterations % 1024 == 0:
             current().check_deadline()
         return bool(condition)

@@ -13,7 +13,7 @@ from . import types as _types
 from . import elements, libdevice, memory, products, randoms, reductions, shapes, hints_and_debug
 from .block import block_of, tensor
 from .descriptors import BlockPointer, Descriptor
-from .hooks import check_types_kept, types_of
+from .hooks import check_types_unchanged, types_of
 from .run import current, learner_frame, unknown_name, unsupported_name, compile_error, warn_of_undefined
 from .types import DTYPES, const
 
@@ -93,12 +93,12 @@ def _iterate(frame, values, value_type):
         if iteration == 0:
             types_before = types_of(frame)
         elif iteration < 3:
-            check_types_kept(types_before, types_of(frame))
+            check_types_unchanged(types_before, types_of(frame))
         elif iteration % 1024 == 0:
             current().check_deadline()
         yield tensor(value_type.number(value), value_type)
     if types_before:
-        check_types_kept(types_before, types_of(frame))
+        check_types_unchanged(types_before, types_of(frame))
 
 
 class range:

@@ -170,7 +170,7 @@ def variables_with_exact_low_bits(unit, ranges):
 
 def choose_c_types(unit):
     "Resolve weakly typed floats, and choose the C type of every variable; return the `Ranges` for these types"
-    weak_type = DOUBLE if unit.doubles or not _computes_in_float32(unit) else FLOAT
+    weak_type = DOUBLE if unit.numba_types or not _computes_in_float32(unit) else FLOAT
     for function in functions(unit):
         function.result_type = _resolve_weak(function.result_type, weak_type)
         for variable in (*function.variables, *function.temporaries.values()):
@@ -183,7 +183,7 @@ def choose_c_types(unit):
     unit.weak_type = weak_type
     unit.minimums = _minimum_arguments(unit)
     ranges = Ranges(unit)
-    if not unit.wide:
+    if not unit.all_int64:
         ranges = Ranges(unit, variables_with_exact_low_bits(unit, ranges))
     for function in ranges.visited_functions:
         for variable in {*function.variables, *function.temporaries.values()}:
@@ -237,13 +237,13 @@ def _c_type(unit, variable, ranges):
         and is_within(interval, dtype_interval(argument_type.dtype))
     ):
         return C_NAMES[argument_type.dtype]
-    return c_int_type(variable.type, interval, unit.wide)
+    return c_int_type(variable.type, interval, unit.all_int64)
 
 
-def c_int_type(t, interval, wide):
+def c_int_type(t, interval, all_int64):
     "Return the C type for integers of type `t` in `interval`: `c_int_type('int64', (0, 9), False)` is 'int'"
-    fits_int = is_within(dtype_interval(t), INT32) or is_within(interval, INT32) and not wide
-    fits_unsigned = is_within(interval, UINT32) and (is_unsigned(t) or interval[1] == UINT32[1]) and not wide
+    fits_int = is_within(dtype_interval(t), INT32) or is_within(interval, INT32) and not all_int64
+    fits_unsigned = is_within(interval, UINT32) and (is_unsigned(t) or interval[1] == UINT32[1]) and not all_int64
     return (
         'int'
         if fits_int

@@ -1,6 +1,6 @@
 """`sim.options(engine='c')`: runs simulated kernels as compiled CUDA C, on the emulator, with the same results.
 
-The kernel is translated with Numba's types (`doubles=True`), compiled once per combination of argument types, and
+The kernel is translated with Numba's types (`numba_types=True`), compiled once per combination of argument types, and
 executed on the arrays in place. The option `checks` enables the emulator's detectors. In addition, each index is
 checked against the shape of its array, because `x[t, 0]` may be in bounds of the memory but in the wrong row. Findings
 name the line of Python. A kernel that cannot be translated raises an error: there is no silent fallback to the other
@@ -62,7 +62,7 @@ class _MemorySpan(ctypes.Structure):
 
 
 class _LaunchArguments(ctypes.Structure):
-    "The parameter of `gs_call`, `gs_launch` in the prelude: an entry function, its arguments, and their memory"
+    "The parameter of `gs_call`: an entry function, its arguments, and their memory (`gs_launch` in the prelude)"
 
     _fields_ = [
         ('enter', ctypes.c_void_p),
@@ -461,7 +461,7 @@ class _CompiledKernel:
         self.files = [inspect.getsourcefile(kernel.py_func) or kernel.py_func.__code__.co_filename]
         self.first_line = kernel.py_func.__code__.co_firstlineno
         unit_class, writer = (CheckedUnit, CheckedExpressions) if memcheck else (Unit, Expressions)
-        self.translation = translate(kernel, args, unit_class(doubles=True, wide=memcheck), writer)
+        self.translation = translate(kernel, args, unit_class(numba_types=True, all_int64=memcheck), writer)
         if 'this_grid().sync()' in self.translation:
             raise NotSimulated(
                 "engine='c' does not support grid barriers",

@@ -63,7 +63,7 @@ def _result_type(item_type, items, ranges, unit):
     interval = None
     for expr in items:
         interval = hull(interval, ranges.recorded_interval(expr))
-    return c_int_type(item_type, interval, unit.wide)
+    return c_int_type(item_type, interval, unit.all_int64)
 
 
 def _type_and_name(parameter, writer):
@@ -179,8 +179,8 @@ def _argument_count_error(kernel, names, count, are_examples):
 def to_cuda(
     kernel,  # a kernel of the simulator or of Numba, or a plain function in that dialect
     *example_args,  # arguments as the kernel gets them, or one Numba signature such as 'void(float32[:,::1], int64)'
-    doubles=False,  # compute exactly with Numba's types, where a Python float is a float64
-    wide=False,  # 64 bits for every integer
+    numba_types=False,  # compute exactly with Numba's types, where a Python float is a float64
+    all_int64=False,  # 64 bits for every integer
 ) -> Translation:  # a str: CUDA C for `load_cuda` and `cuda_kernel`
     """Translate a kernel to readable CUDA C with the same names, statements and comments.
 
@@ -193,17 +193,17 @@ def to_cuda(
 
     Integers behave like Numba's 64-bit integers. They are declared `int` where that makes no difference. This assumes
     that no array has more than 2**31 - 2**16 elements, that no axis of the grid has more threads than that, and that no
-    Python int among the arguments is larger: the launcher rejects larger arrays; `wide=True` translates for them. If
-    a Python int is an operand of `//` or `%` and is not negative in the example, the launcher rejects negative values,
-    and C's `/` and `%` are used.
+    Python int among the arguments is larger: the launcher rejects larger arrays; `all_int64=True` translates for them.
+    If a Python int is an operand of `//` or `%` and is not negative in the example, the launcher rejects negative
+    values, and C's `/` and `%` are used.
 
     A Python float, whether a literal or an argument, takes the precision of the other operand: with a float32 array,
-    double is used only for a float64 or a division of integers. `doubles=True` computes as Numba does, and uses float32
-    only where the result has the same bits.
+    double is used only for a float64 or a division of integers. `numba_types=True` computes as Numba does, and uses
+    float32 only where the result has the same bits.
 
     Raises `Untranslatable` for a construct that CUDA C cannot express; the error names the line and a remedy.
     """
-    return translate(kernel, example_args, Unit(doubles, wide))
+    return translate(kernel, example_args, Unit(numba_types, all_int64))
 
 
 def translate(kernel, example_args, unit, writer=Expressions):
@@ -366,7 +366,7 @@ def _title_lines(name, names, argument_types, unit):
     start = f'// {name}('
     types = [f'{name}: {format_type(type)}' for name, type in zip(names, argument_types)]
     args = join_in_lines(types, start).replace('\n       ', '\n//     ')
-    options = ("Numba's doubles", unit.doubles), ('64-bit integers', unit.wide)
+    options = ("Numba's types", unit.numba_types), ('64-bit integers', unit.all_int64)
     options_used = ', '.join(text for text, is_set in options if is_set)
     return (f'{start}{args})' + (f'  with {options_used}' if options_used else '')).split('\n')
 

@@ -60,7 +60,7 @@ def launcher_lines(unit, params):
     names = _choose_names({p.name for p in params})
     lines = []
     if any(p.kind == 'array' for p in params):
-        lines += [_CHECK_ARRAY + ('' if unit.wide else _CHECK_32_BITS) + '}', '']
+        lines += [_CHECK_ARRAY + ('' if unit.all_int64 else _CHECK_32_BITS) + '}', '']
     lines += _signature_lines(unit.main.c_name, params, **names)
     lines += _check_lines(unit, params)
     lines += ['    {grid}.resize(3, 1); {block}.resize(3, 1);'.format(**names)]

@@ -81,7 +81,7 @@ class _Values:
 
     def bound_grid(self, expr, interval):
         "Bound products such as `blockIdx.x * blockDim.x`: an axis of the grid has at most `INT_LIMIT` threads"
-        if expr.op != 'mul' or self.unit.wide:
+        if expr.op != 'mul' or self.unit.all_int64:
             return interval
         names = {operand.value for operand in expr.args if operand.op == 'builtin'}
         has_small_factors = all(
@@ -529,7 +529,7 @@ class Ranges(_Values, _Conditions, _Blocks):
         self.int_variables = int_variables  # variables that `c_types.variables_with_exact_low_bits` makes an `int`
         self.expr_intervals, self.variable_intervals = {}, {}
         self.is_recording = True
-        self.max_size = HIGH if unit.wide else INT_LIMIT  # of an array
+        self.max_size = HIGH if unit.all_int64 else INT_LIMIT  # of an array
         self.trip_counts = {}  # id of a loop -> its maximum number of iterations
         self.visited_functions = []  # the functions, callers first
         self.run_function(unit.main, None)
@@ -570,7 +570,7 @@ class Ranges(_Values, _Conditions, _Blocks):
         type = variable.argument_type
         if type is None or type.dtype != 'int':
             return dtype_interval('int64' if type is None else type.dtype)
-        low, high = (LOW, HIGH) if self.unit.wide else (-INT_LIMIT, INT_LIMIT)
+        low, high = (LOW, HIGH) if self.unit.all_int64 else (-INT_LIMIT, INT_LIMIT)
         return self.unit.minimums.get(variable, low), high
 
     def set_interval(self, variable, interval):

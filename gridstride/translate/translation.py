@@ -123,7 +123,7 @@ def _pack(param, argument):
 def _require_32_bits(param, value):
     "Return the integer `value`; raise `TypeError` if it does not fit the type of the parameter"
     if param.type == 'int' and abs(value) > INT_LIMIT:
-        raise TypeError(f'{param.name} is {value}: this kernel has 32-bit indices; translate it with wide=True')
+        raise TypeError(f'{param.name} is {value}: this kernel has 32-bit indices; translate it with all_int64=True')
     return value
 
 

@@ -73,31 +73,31 @@ def describe_type(t):
 
 
 # `join_types` returns the type of a variable that holds values of two types, `arithmetic_type` that of the result of an
-# operation on them. With `doubles`, both follow the promotion rules of NumPy and Numba; without it, a float32 and an
-# integer or a Python float give a float32.
+# operation on them. With `numba_types`, both follow the promotion rules of NumPy and Numba; without it, a float32 and
+# an integer or a Python float give a float32.
 _RANK = {WEAK: 2, HALF: 3, FLOAT: 4, DOUBLE: 5}  # integers have rank 0
 
 
-def join_types(a, b, doubles):
+def join_types(a, b, numba_types):
     "Return the common type of a variable that has values of both types; None if there is none"
     if a is None or b is None or a == b:
         return b if a is None else a
     if not (is_number(a) and is_number(b)):
         if isinstance(a, Array) or isinstance(b, Array) or is_number(a) or is_number(b) or len(a) != len(b):
             return None
-        item_types = tuple(join_types(x, y, doubles) for x, y in zip(a, b))
+        item_types = tuple(join_types(x, y, numba_types) for x, y in zip(a, b))
         return None if None in item_types else item_types
-    if doubles or a in INTEGERS and b in INTEGERS:
+    if numba_types or a in INTEGERS and b in INTEGERS:
         return str(np.promote_types(a, b))
     low, high = sorted((a, b), key=lambda t: _RANK.get(t, 0))
     return FLOAT if high == HALF and low != BOOL else high
 
 
-def arithmetic_type(a, b, doubles):
+def arithmetic_type(a, b, numba_types):
     "Return the result type of an arithmetic operation such as `a + b`"
     if a in INTEGERS and b in INTEGERS:
         return UINT if is_unsigned(a) and is_unsigned(b) else INT
-    return join_types(a, b, doubles)
+    return join_types(a, b, numba_types)
 
 
 # The type of an argument: that of a number, of an array with its layout, or a tuple of such types.

@@ -71,7 +71,7 @@ def _verify_statement(stmt, unit, types_are_final):
         raise MalformedTree(f'{stmt.kind} has an unknown field {name}')
     if stmt.kind == 'assign' and not types_are_final:  # a resolved Python float may be wider than its variable
         value_type = stmt.expr.type
-        common_type = join_types(stmt.var.type, value_type, unit.doubles)
+        common_type = join_types(stmt.var.type, value_type, unit.numba_types)
         _require(common_type == stmt.var.type, f'a {value_type} is assigned to {stmt.var}')
     for expr in expressions(stmt):
         for subexpr in walk(expr):

@@ -37,7 +37,7 @@ def shapes():
 def depthwise_is_right(*names):
     "Of all dtypes, or of those that are named; by our kernels, even where torch is faster"
     torch.manual_seed(0)
-    problems._why_cudnn_is_faster = lambda problem, x, uses_tiles: None
+    problems._nhwc_fallback_reason = lambda problem, x, uses_tiles: None
     images._is_host_bound = lambda x, weight: False     # torch rounds a 16-bit result before it adds the bias
     cases = [(dtype, layout, *shape) for dtype in [getattr(torch, name) for name in names] or DTYPES
              for i, shape in enumerate(shapes())

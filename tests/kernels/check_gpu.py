@@ -400,7 +400,7 @@ __global__ void scaled(float *out, const float *x, int n, float by) {
 def cuda_kernel_is_launched_anywhere():
     """By the compiled launcher, which has to be there: on streams, in a thread without a context, in a graph, with
     more shared memory and again with less; errors are reported as usual"""
-    if why := launcher.why_no_launcher(): yield f'there is no compiled launcher: {why}'
+    if why := launcher.no_launcher_reason(): yield f'there is no compiled launcher: {why}'
     k, n = cuda_kernel(SCALED), 5000
     x, stream, outs = torch.randn(n, device='cuda'), torch.cuda.Stream(), []
     def launch(*how, by=3):

@@ -7,15 +7,15 @@ from . import right
 
 
 @right('matmul_ladder.waves')
-def of_fractions(h, w, bm, bn, each, sms):
-    waves = ceil(Fraction(ceil(h/bm)*ceil(w/bn), each*sms))
-    return Fraction(h*w, waves*each*sms*bm*bn)
+def of_fractions(h, w, bm, bn, blocks_per_sm, sms):
+    waves = ceil(Fraction(ceil(h/bm)*ceil(w/bn), blocks_per_sm*sms))
+    return Fraction(h*w, waves*blocks_per_sm*sms*bm*bn)
 
 @right('matmul_ladder.waves')
-def one_wave_after_the_other(h, w, bm, bn, each, sms):
+def one_wave_after_the_other(h, w, bm, bn, blocks_per_sm, sms):
     left,waves = -(-h//bm) * -(-w//bn),0
-    while left > 0: left,waves = left-each*sms,waves+1
-    return np.divide(h*w, waves*each*sms*bm*bn)
+    while left > 0: left,waves = left-blocks_per_sm*sms,waves+1
+    return np.divide(h*w, waves*blocks_per_sm*sms*bm*bn)
 
 
 @right('matmul_ladder.group')

@@ -22,7 +22,7 @@ HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parents[1])]
 from cases import arguments, as_json, difference, digest, from_json, kernel, launched, memory, simulated
 
-WAYS = dict(readable={}, doubles=dict(doubles=True))
+WAYS = dict(readable={}, doubles=dict(numba_types=True))
 TOGETHER = 40
 
 def cases(): return [from_json(d) for d in json.loads((HERE/'cases.json').read_text())]

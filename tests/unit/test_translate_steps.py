@@ -85,12 +85,12 @@ def test_assignments_that_meet_are_one_variable():
 
 # Types
 
-@pytest.mark.parametrize('a,b,doubles,want', [
+@pytest.mark.parametrize('a,b,numba_types,want', [
     (FLOAT, WEAK, False, FLOAT), (FLOAT, INT, False, FLOAT), (FLOAT, INT, True, DOUBLE),
     (Array('float32', 1), INT, False, None),
 ])
-def test_the_type_that_holds_both(a, b, doubles, want):
-    assert join_types(a, b, doubles) == want
+def test_the_type_that_holds_both(a, b, numba_types, want):
+    assert join_types(a, b, numba_types) == want
 
 
 @pytest.mark.parametrize('a,b,want', [
@@ -141,10 +141,10 @@ def scale(x, by, out):
         out[i] = x[i]*by
 
 
-@pytest.mark.parametrize('doubles,want', [(False, FLOAT), (True, DOUBLE)])
-def test_statements_and_types_of_a_kernel(doubles, want):
+@pytest.mark.parametrize('numba_types,want', [(False, FLOAT), (True, DOUBLE)])
+def test_statements_and_types_of_a_kernel(numba_types, want):
     x = np.zeros(4, np.float32)
-    first, second = lowered(scale, x, 2., x, doubles=doubles)
+    first, second = lowered(scale, x, 2., x, numba_types=numba_types)
     assert (first.kind, second.kind, second.body[0].kind) == ('assign', 'if', 'store')
     assert second.line == first.line+1 and second.body[0].expr.type == want
 
@@ -186,12 +186,12 @@ def stride(x, out, n):
     out[0] = total + seed + h
 
 
-@pytest.mark.parametrize('wide,want', [
+@pytest.mark.parametrize('all_int64,want', [
     (False, dict(n='int', i='int', h='int', total='long long', seed='int')),
     (True, dict.fromkeys(['n', 'i', 'h', 'total', 'seed'], 'long long')),
 ])
-def test_variables_get_the_narrowest_type_that_holds_them(wide, want):
-    unit = Unit(wide=wide)
+def test_variables_get_the_narrowest_type_that_holds_them(all_int64, want):
+    unit = Unit(all_int64=all_int64)
     f = unit.lower(Source(stride), [argument_type(a) for a in (np.zeros(4, np.int32), np.zeros(4, int), 5)])
     choose_c_types(unit)
     assert {v.name: v.c_type for v in f.variables if v.c_type} == want
@@ -213,7 +213,7 @@ LESS = Expr('cmp', BOOL, (ONE, TWO), '<')
 ], ids=lambda o: o if isinstance(o, str) else '')
 def test_texts_have_the_parentheses_that_c_needs(e, want):
     ranges = SimpleNamespace(nodes={}, recorded_interval=lambda e: (0, 100))
-    writer = Expressions(SimpleNamespace(wide=False, doubles=False), ranges)
+    writer = Expressions(SimpleNamespace(all_int64=False, numba_types=False), ranges)
     assert writer.text(e) == want
 
 
@@ -253,9 +253,9 @@ def test_python_floats_take_the_precision_of_the_array():
 
 
 def test_numbas_doubles_are_left_out_where_the_bits_are_the_same():
-    t = text(doubles=True)
+    t = text(numba_types=True)
     assert 'out[i] = (float)(x[i]*0.1 + x[i]*0.5);' in t and 'out[i + 1] = x[i]*0.5f;' in t
 
 
 def test_wide_indices():
-    assert 'long long i' in text(wide=True)
+    assert 'long long i' in text(all_int64=True)

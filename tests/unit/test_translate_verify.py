@@ -60,7 +60,7 @@ def find(unit, kind):
 
 def translated_in_all_ways(k, args, modes=MODES):
     for how in modes: translate(k, args, Unit(**MODES[how]))
-    translate(k, args, engine.CheckedUnit(doubles=True, wide=True), engine.CheckedExpressions)
+    translate(k, args, engine.CheckedUnit(numba_types=True, all_int64=True), engine.CheckedExpressions)
 
 
 @pytest.mark.parametrize('name', CASES)

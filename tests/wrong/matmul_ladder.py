@@ -8,30 +8,30 @@ from .shared_memory_cuda import changed
 
 
 @wrong('matmul_ladder.waves')
-def no_waves(h, w, bm, bn, each, sms):
+def no_waves(h, w, bm, bn, blocks_per_sm, sms):
     return h*w/(cdiv(h,bm)*cdiv(w,bn)*bm*bn)
 
 @wrong('matmul_ladder.waves')
-def edges_are_free(h, w, bm, bn, each, sms):
-    blocks,wave = cdiv(h,bm)*cdiv(w,bn),each*sms
+def edges_are_free(h, w, bm, bn, blocks_per_sm, sms):
+    blocks,wave = cdiv(h,bm)*cdiv(w,bn),blocks_per_sm*sms
     return blocks/(cdiv(blocks,wave)*wave)
 
 @wrong('matmul_ladder.waves')
-def waves_not_rounded_up(h, w, bm, bn, each, sms):
-    return h*w/(h*w/(bm*bn)/(each*sms)*each*sms*bm*bn)
+def waves_not_rounded_up(h, w, bm, bn, blocks_per_sm, sms):
+    return h*w/(h*w/(bm*bn)/(blocks_per_sm*sms)*blocks_per_sm*sms*bm*bn)
 
 @wrong('matmul_ladder.waves')
-def one_block_on_an_sm(h, w, bm, bn, each, sms):
+def one_block_on_an_sm(h, w, bm, bn, blocks_per_sm, sms):
     return h*w/(cdiv(cdiv(h,bm)*cdiv(w,bn), sms)*sms*bm*bn)
 
 
 @wrong('matmul_ladder.waves')
-def blocks_rounded_down(h, w, bm, bn, each, sms):
-    return h*w/(cdiv((h//bm)*(w//bn), each*sms)*each*sms*bm*bn)
+def blocks_rounded_down(h, w, bm, bn, blocks_per_sm, sms):
+    return h*w/(cdiv((h//bm)*(w//bn), blocks_per_sm*sms)*blocks_per_sm*sms*bm*bn)
 
 @wrong('matmul_ladder.waves')
-def tiles_have_swapped_axes(h, w, bm, bn, each, sms):
-    return h*w/(cdiv(cdiv(h,bn)*cdiv(w,bm), each*sms)*each*sms*bm*bn)
+def tiles_have_swapped_axes(h, w, bm, bn, blocks_per_sm, sms):
+    return h*w/(cdiv(cdiv(h,bn)*cdiv(w,bm), blocks_per_sm*sms)*blocks_per_sm*sms*bm*bn)
 
 
 def needs(group, blocks, across, down):

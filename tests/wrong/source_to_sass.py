@@ -70,31 +70,31 @@ def counts_of_sixteen_bits():
                    ('out[r*4 + j] = count[j];', 'out[r*4 + j] = count >> 16*j & 65535;'))
 
 
-def share(registers, each, block, arch): return occupancy(registers, each*block, block, arch).fraction
+def share(registers, smem, block, arch): return occupancy(registers, smem*block, block, arch).fraction
 
 @wrong('source_to_sass.block')
-def always_256(registers, each, arch): return 256
+def always_256(registers, smem, arch): return 256
 
 @wrong('source_to_sass.block')
-def the_largest(registers, each, arch):
-    return max(range(32, 1025, 32), key=lambda b: (share(registers, each, b, arch), b))
+def the_largest(registers, smem, arch):
+    return max(range(32, 1025, 32), key=lambda b: (share(registers, smem, b, arch), b))
 
 @wrong('source_to_sass.block')
-def never_zero(registers, each, arch): return max(range(32, 1025, 32), key=lambda b: share(registers, each, b, arch))
+def never_zero(registers, smem, arch): return max(range(32, 1025, 32), key=lambda b: share(registers, smem, b, arch))
 
 @wrong('source_to_sass.block')
-def bytes_of_the_block(registers, each, arch):
-    return max(range(32, 1025, 32), key=lambda b: occupancy(registers, each, b, arch).fraction)
+def bytes_of_the_block(registers, smem, arch):
+    return max(range(32, 1025, 32), key=lambda b: occupancy(registers, smem, b, arch).fraction)
 
 @wrong('source_to_sass.block')
-def for_an_h100(registers, each, arch):
-    best = max(range(32, 1025, 32), key=lambda b: share(registers, each, b, 'sm_90'))
-    return best if share(registers, each, best, 'sm_90') else 0
+def for_an_h100(registers, smem, arch):
+    best = max(range(32, 1025, 32), key=lambda b: share(registers, smem, b, 'sm_90'))
+    return best if share(registers, smem, best, 'sm_90') else 0
 
 @wrong('source_to_sass.block')
-def powers_of_two(registers, each, arch):
-    best = max((32,64,128,256,512,1024), key=lambda b: share(registers, each, b, arch))
-    return best if share(registers, each, best, arch) else 0
+def powers_of_two(registers, smem, arch):
+    best = max((32,64,128,256,512,1024), key=lambda b: share(registers, smem, b, arch))
+    return best if share(registers, smem, best, arch) else 0
 
 
 DOTS = r'''

@@ -112,10 +112,10 @@ def _(fn, rng, how):
 
 
 # Waves: the needed fraction of the FMAs that the SMs could compute, from the first block to the end of the last.
-def useful_fraction(h, w, bm, bn, each, sms):
-    "Return the fraction of the SMs' time that computes results, with `each` blocks of `bm` by `bn` results per SM"
+def useful_fraction(h, w, bm, bn, blocks_per_sm, sms):
+    "Return the fraction of the SMs' time that computes results; a block computes `bm` by `bn` of them"
     blocks = cdiv(h, bm) * cdiv(w, bn)
-    return h * w / (cdiv(blocks, each * sms) * each * sms * bm * bn)
+    return h * w / (cdiv(blocks, blocks_per_sm * sms) * blocks_per_sm * sms * bm * bn)
 
 
 _SIZES = (
@@ -132,20 +132,20 @@ _SIZES = (
 
 @problem(
     'matmul_ladder.waves',
-    cases=[dict(zip(('h', 'w', 'bm', 'bn', 'each', 'sms'), size)) for size in _SIZES],
+    cases=[dict(zip(('h', 'w', 'bm', 'bn', 'blocks_per_sm', 'sms'), size)) for size in _SIZES],
     hints=[
         'How many blocks are there? How many can run at a time on all SMs? So how many waves are there, if the '
         'last one counts as a whole wave?',
         'Possible results in that time: waves, times blocks per wave, times results per block. Useful results: `h*w`.',
-        '`blocks = cdiv(h,bm)*cdiv(w,bn)`, `wave = each*sms`, and the fraction is '
+        '`blocks = cdiv(h,bm)*cdiv(w,bn)`, `wave = blocks_per_sm*sms`, and the fraction is '
         '`h*w/(cdiv(blocks,wave)*wave*bm*bn)`.',
     ],
 )
-def _(fn, rng, h, w, bm, bn, each, sms):
-    result = fn(h, w, bm, bn, each, sms)
-    expected = useful_fraction(h, w, bm, bn, each, sms)
+def _(fn, rng, h, w, bm, bn, blocks_per_sm, sms):
+    result = fn(h, w, bm, bn, blocks_per_sm, sms)
+    expected = useful_fraction(h, w, bm, bn, blocks_per_sm, sms)
     if (fraction := as_number(result)) is None or not abs(fraction - expected) < 1e-9:
-        blocks, wave = cdiv(h, bm) * cdiv(w, bn), each * sms
+        blocks, wave = cdiv(h, bm) * cdiv(w, bn), blocks_per_sm * sms
         raise AssertionError(
             f'got {result!r}, but the fraction {expected:.6g} of the work is useful, for {h}x{w} results '
             f'(blocks: {blocks}, at a time: {wave}, waves: {cdiv(blocks, wave)})'

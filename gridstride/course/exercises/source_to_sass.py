@@ -151,24 +151,24 @@ BLOCK_SIZE_CASES = (
 
 @problem(
     'source_to_sass.block',
-    cases=[dict(registers=r, each=e, arch=a) for r, e, a in BLOCK_SIZE_CASES],
+    cases=[dict(registers=r, smem_per_thread=e, arch=a) for r, e, a in BLOCK_SIZE_CASES],
     hints=[
         'There are only 32 sizes: 32, 64, 96, up to 1024. Compute the occupancy of each.',
-        '`occupancy(registers, each*block, block, arch).fraction`: a larger block takes more shared memory. '
+        '`occupancy(registers, smem_per_thread*block, block, arch).fraction`: a larger block takes more shared memory. '
         'The occupancy is 0 if not even one block fits.',
         'If several sizes are equally good, `max` returns the first: `max(range(32, 1025, 32), key=f)`, where '
         '`f(block)` returns the occupancy. If the occupancy is 0, return 0.',
     ],
 )
-def _(fn, rng, registers, each, arch):
-    result = fn(registers, each, arch)
-    expected = best_block_size(registers, each, arch)
+def _(fn, rng, registers, smem_per_thread, arch):
+    result = fn(registers, smem_per_thread, arch)
+    expected = best_block_size(registers, smem_per_thread, arch)
     if result == expected:
         return
 
     def percentage(b):
         return (
-            f'{occupancy(registers, each * b, b, arch).fraction:.0%}'
+            f'{occupancy(registers, smem_per_thread * b, b, arch).fraction:.0%}'
             if b in range(32, 1025, 32)
             else 'not a multiple of 32 up to 1024'
         )
@@ -177,7 +177,7 @@ def _(fn, rng, registers, each, arch):
         raise AssertionError(f'return the number of threads per block as an integer; got {result!r}')
     if not expected:
         raise AssertionError(
-            f'no block can be launched with {each} bytes of shared memory per thread: return 0, not {result}'
+            f'no block can be launched with {smem_per_thread} bytes of shared memory per thread: return 0, not {result}'
         )
     raise AssertionError(
         f'got {result} threads (occupancy: {percentage(result)}), expected {expected} ({percentage(expected)}): return '

@@ -310,10 +310,10 @@ def judge_naively(text, task='softmax'):
     arguments = TASKS[task].tests[0]
     data = TASKS[task].generate_input(**arguments)
     first = names['custom_kernel'](data)
-    is_right = torch.allclose(first, TASKS[task].ref_kernel(data).float(), atol=1e-4)
+    is_correct = torch.allclose(first, TASKS[task].ref_kernel(data).float(), atol=1e-4)
     for _ in range(20):
         names['custom_kernel'](data)
-    return is_right
+    return is_correct
 
 
 CHEAT_CODES = 'replay constant seed shapes precision unwritten alias inputs subclass late stream patched'.split()

@@ -496,6 +496,6 @@ void check_tensor_memory_at_end(Worker &w) {
     }
     if (!engines_of(w).tensor || !checks(memcheck)) return;
     for (const TensorAllocation &a : engines_of(w).tensor->allocations)
-        detector.report_finding(Code::tensor_leak, {{"columns", a.columns}}, a.by);
+        detector.report_finding(Code::tensor_leak, {{"columns", a.columns}}, a.allocating_access);
 }
 }

@@ -30,7 +30,7 @@ struct TensorCell {
 struct TensorAllocation {
     uint32_t first, columns;
     int line, cta_group;
-    Access by;
+    Access allocating_access;
 };
 struct TensorMemory {
     uint32_t words[tensor_columns][tensor_lanes];

@@ -1,10 +1,10 @@
 // Depthwise causal convolution of sequences: in every channel y[t] = bias + the sum of weight[k] * x[t - (W - 1) + k].
-// Elements before the first come from `state`. ROW_THREADS threads share a row (one channel of one sequence), PACKS
-// vectors each.
-// Defined above: Elem, W (taps), V (elements per load), ROW_THREADS, PACKS, THREADS, BIAS, SILU, STATE (there is an
-// initial state), FINAL (the final state is written).
-struct alignas(V * sizeof(Elem)) Pack { Elem at[V]; };
-constexpr int HISTORY = W - 1, ROWS = THREADS / ROW_THREADS, CHUNK = ROW_THREADS * PACKS * V;
+// Elements before the first come from `state`. ROW_THREADS threads share a row (one channel of one sequence), with
+// VECS_PER_THREAD vectors per thread.
+// Defined above: Elem, W (taps), V (elements per load), ROW_THREADS, VECS_PER_THREAD, THREADS, BIAS, SILU, STATE (there
+// is an initial state), FINAL (the final state is written).
+struct alignas(V * sizeof(Elem)) Vector { Elem at[V]; };
+constexpr int HISTORY = W - 1, ROWS = THREADS / ROW_THREADS, CHUNK = ROW_THREADS * VECS_PER_THREAD * V;
 
 __global__ void __launch_bounds__(THREADS)
 causal(const Elem *x, const Elem *weight, const Elem *bias, const Elem *state, Elem *y, Elem *final_state,
@@ -22,28 +22,28 @@ causal(const Elem *x, const Elem *weight, const Elem *bias, const Elem *state, E
         if (t >= 0) return float(from[t]);
         return STATE ? float(state[row * HISTORY + HISTORY + t]) : 0.f;
     };
-    Pack packs[PACKS];
+    Vector vectors[VECS_PER_THREAD];
     #pragma unroll
-    for (int p = 0; p < PACKS; p++) {
+    for (int p = 0; p < VECS_PER_THREAD; p++) {
         const int t = chunk * CHUNK + (p * ROW_THREADS + lane) * V;
-        if (has_row && t < length) packs[p] = *(const Pack *)(from + t);
+        if (has_row && t < length) vectors[p] = *(const Vector *)(from + t);
         else
-            for (int v = 0; v < V; v++) packs[p].at[v] = Elem(0.f);
+            for (int v = 0; v < V; v++) vectors[p].at[v] = Elem(0.f);
     }
     #pragma unroll
-    for (int p = 0; p < PACKS; p++) {
+    for (int p = 0; p < VECS_PER_THREAD; p++) {
         const int t = chunk * CHUNK + (p * ROW_THREADS + lane) * V;
         const bool in_bounds = has_row && t < length;
         float window[HISTORY + V];
         #pragma unroll
-        for (int v = 0; v < V; v++) window[HISTORY + v] = float(packs[p].at[v]);
+        for (int v = 0; v < V; v++) window[HISTORY + v] = float(vectors[p].at[v]);
         #pragma unroll
         for (int k = 0; k < HISTORY; k++) {                 // the previous lane has these elements if V >= HISTORY
             float before = V >= HISTORY ? __shfl_up_sync(~0u, window[V + k], 1) : 0.f;
             if (in_bounds && (V < HISTORY || threadIdx.x % 32 == 0 || lane == 0)) before = element(t - HISTORY + k);
             window[k] = before;
         }
-        Pack out;
+        Vector out;
         #pragma unroll
         for (int v = 0; v < V; v++) {
             float sum = bias_term;
@@ -51,7 +51,7 @@ causal(const Elem *x, const Elem *weight, const Elem *bias, const Elem *state, E
             for (int k = 0; k < W; k++) sum += taps[k] * window[v + k];
             out.at[v] = Elem(SILU ? sum / (1.f + __expf(-sum)) : sum);
         }
-        if (in_bounds) *(Pack *)(y + row * length + t) = out;
+        if (in_bounds) *(Vector *)(y + row * length + t) = out;
     }
     if (FINAL && has_row && chunk == 0 && lane == 0)
         for (int k = 0; k < HISTORY; k++) final_state[row * HISTORY + k] = Elem(element(length - HISTORY + k));

@@ -3,7 +3,7 @@
 // the activation.
 // Defined above: Elem, W, V, THREADS, BIAS, SILU, STATE (there is an initial state), FINAL (there is a gradient of the
 // final state).
-struct alignas(V * sizeof(Elem)) Pack { Elem at[V]; };
+struct alignas(V * sizeof(Elem)) Vector { Elem at[V]; };
 constexpr int HISTORY = W - 1, WARPS = THREADS / 32;
 
 __global__ void __launch_bounds__(THREADS)
@@ -16,23 +16,23 @@ causal_backward(const Elem *x, const Elem *weight, const Elem *bias, const Elem 
     #pragma unroll
     for (int k = 0; k < W; k++) taps[k] = float(weight[channel * W + k]);
     const float bias_term = BIAS ? float(bias[channel]) : 0.f;
-    const int packs = (length + V - 1) / V;
-    for (int i = threadIdx.x; i < sequences * packs; i += THREADS) {
-        const long long row = (long long)(i / packs) * channels + channel;
-        const int t = i % packs * V;
+    const int num_vectors = (length + V - 1) / V;
+    for (int i = threadIdx.x; i < sequences * num_vectors; i += THREADS) {
+        const long long row = (long long)(i / num_vectors) * channels + channel;
+        const int t = i % num_vectors * V;
         const Elem *from = x + row * length, *grads = dy + row * length;
         float window[V + 2 * HISTORY], dz[V + HISTORY];     // x[t - HISTORY ...], and dy[t ...] before the activation
-        const Pack x_pack = *(const Pack *)(from + t), dy_pack = *(const Pack *)(grads + t);
+        const Vector x_vector = *(const Vector *)(from + t), dy_vector = *(const Vector *)(grads + t);
         #pragma unroll
         for (int j = 0; j < V + 2 * HISTORY; j++) {
             const int position = t - HISTORY + j;
-            if (j >= HISTORY && j < HISTORY + V) window[j] = float(x_pack.at[j - HISTORY]);
+            if (j >= HISTORY && j < HISTORY + V) window[j] = float(x_vector.at[j - HISTORY]);
             else if (position >= 0) window[j] = position < length ? float(from[position]) : 0.f;
             else window[j] = STATE ? float(state[row * HISTORY + HISTORY + position]) : 0.f;
         }
         #pragma unroll
         for (int j = 0; j < V + HISTORY; j++) {
-            dz[j] = j < V ? float(dy_pack.at[j]) : t + j < length ? float(grads[t + j]) : 0.f;
+            dz[j] = j < V ? float(dy_vector.at[j]) : t + j < length ? float(grads[t + j]) : 0.f;
             if (SILU) {
                 float preactivation = bias_term;
                 #pragma unroll
@@ -41,7 +41,7 @@ causal_backward(const Elem *x, const Elem *weight, const Elem *bias, const Elem 
                 dz[j] *= sigmoid * (1.f + preactivation * (1.f - sigmoid));
             }
         }
-        Pack out;
+        Vector out;
         #pragma unroll
         for (int v = 0; v < V; v++) {
             float sum = 0;
@@ -54,7 +54,7 @@ causal_backward(const Elem *x, const Elem *weight, const Elem *bias, const Elem 
             if (FINAL && t + v >= length - HISTORY) sum += float(dfinal[row * HISTORY + t + v - (length - HISTORY)]);
             out.at[v] = Elem(sum);
         }
-        *(Pack *)(dx + row * length + t) = out;
+        *(Vector *)(dx + row * length + t) = out;
         if (STATE && t == 0)
             for (int j = 0; j < HISTORY; j++) {             // an element is used by the outputs 0 to j
                 float sum = FINAL && j >= length ? float(dfinal[row * HISTORY + j - length]) : 0.f;

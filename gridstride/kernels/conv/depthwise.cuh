@@ -30,9 +30,9 @@ depthwise(const Elem *x, const Elem *weight, const Elem *bias, Elem *y, int plan
         for (int c = 0; c < COLS; c += V_OUT) {
             const int out_r = out_top + row + r, out_c = out_left + column + c;
             if (out_r >= out_height || out_c >= out_width) continue;
-            PackOut pack;
+            OutVector vector;
             #pragma unroll
-            for (int v = 0; v < V_OUT; v++) pack.at[v] = Elem(sums[r][c + v]);
-            *(PackOut *)(to + (size_t)out_r * out_width + out_c) = pack;
+            for (int v = 0; v < V_OUT; v++) vector.at[v] = Elem(sums[r][c + v]);
+            *(OutVector *)(to + (size_t)out_r * out_width + out_c) = vector;
         }
 }

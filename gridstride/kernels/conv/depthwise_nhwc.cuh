@@ -3,7 +3,7 @@
 // part of the input once, and accumulates it into all outputs that need it. Blocks read the halo from the cache.
 // Defined above: Elem, KH, KW, STRIDE, DILATION, PAD_H, PAD_W, ROWS, COLS, V (divides the channels), LANES, THREADS,
 // BIAS, FLIP (the kernel is rotated by 180 degrees: the gradient of x).
-struct alignas(V * sizeof(Elem)) Pack { Elem at[V]; };
+struct alignas(V * sizeof(Elem)) Vector { Elem at[V]; };
 struct alignas(V * sizeof(float)) Taps { float at[V]; };
 constexpr int CHANNELS = LANES * V, IN_ROWS = (ROWS - 1) * STRIDE + (KH - 1) * DILATION + 1;
 constexpr int IN_COLS = (COLS - 1) * STRIDE + (KW - 1) * DILATION + 1;
@@ -37,11 +37,11 @@ depthwise_nhwc(const Elem *x, const Elem *weight, const Elem *bias, Elem *y, int
     for (int i = 0; i < IN_ROWS; i++) {
         const int r = top + i;
         if (r < 0 || r >= height) continue;
-        Pack values[IN_COLS];
+        Vector values[IN_COLS];
         #pragma unroll
         for (int j = 0; j < IN_COLS; j++) {
             const int c = left + j;
-            if (c >= 0 && c < width) values[j] = *(const Pack *)(from + ((long long)r * width + c) * channels);
+            if (c >= 0 && c < width) values[j] = *(const Vector *)(from + ((long long)r * width + c) * channels);
             else
                 #pragma unroll
                 for (int v = 0; v < V; v++) values[j].at[v] = Elem(0.f);
@@ -67,9 +67,9 @@ depthwise_nhwc(const Elem *x, const Elem *weight, const Elem *bias, Elem *y, int
         #pragma unroll
         for (int c = 0; c < COLS; c++) {
             if (row + r >= out_height || column + c >= out_width) continue;
-            Pack out;
+            Vector out;
             #pragma unroll
             for (int v = 0; v < V; v++) out.at[v] = Elem(sums[r][c][v]);
-            *(Pack *)(to + ((long long)(row + r) * out_width + column + c) * channels) = out;
+            *(Vector *)(to + ((long long)(row + r) * out_width + column + c) * channels) = out;
         }
 }

@@ -6,7 +6,7 @@
 // Defined above: Elem, KH, KW, STRIDE, DILATION, PAD_H, PAD_W, ROWS, COLS, V, LANES (threads per pixel), THREADS_Y,
 // THREADS_X (threads along the height and the width of a tile), STAGES, MIN_BLOCKS (per SM), BIAS, FLIP (the kernel is
 // rotated by 180 degrees: the gradient of x).
-struct alignas(V * sizeof(Elem)) Pack { Elem at[V]; };
+struct alignas(V * sizeof(Elem)) Vector { Elem at[V]; };
 constexpr int THREADS = LANES * THREADS_Y * THREADS_X, CHANNELS = LANES * V, TAPS = KH * KW;
 constexpr int TILE_H = THREADS_Y * ROWS, TILE_W = THREADS_X * COLS;
 constexpr int IN_H = (TILE_H - 1) * STRIDE + (KH - 1) * DILATION + 1;
@@ -52,9 +52,9 @@ __device__ __forceinline__ void add_row(float (&sums)[ROWS][COLS][V], const Elem
     float values[IN_COLS][V];
     #pragma unroll
     for (int c = 0; c < IN_COLS; c++) {
-        const Pack pack = *(const Pack *)(from + (row * IN_W + c) * CHANNELS);
+        const Vector vector = *(const Vector *)(from + (row * IN_W + c) * CHANNELS);
         #pragma unroll
-        for (int v = 0; v < V; v++) values[c][v] = float(pack.at[v]);
+        for (int v = 0; v < V; v++) values[c][v] = float(vector.at[v]);
     }
     #pragma unroll
     for (int kh = 0; kh < KH; kh++) {
@@ -81,10 +81,10 @@ __device__ __forceinline__ void store_outputs(const float (&sums)[ROWS][COLS][V]
         #pragma unroll
         for (int c = 0; c < COLS; c++, pixel += s.channels) {
             if (out_column + c >= s.out_width) break;
-            Pack pack;
+            Vector vector;
             #pragma unroll
-            for (int v = 0; v < V; v++) pack.at[v] = Elem(sums[r][c][v]);
-            *(Pack *)pixel = pack;
+            for (int v = 0; v < V; v++) vector.at[v] = Elem(sums[r][c][v]);
+            *(Vector *)pixel = vector;
         }
     }
 }

@@ -28,14 +28,14 @@ depthwise_weight(const Elem *x, const Elem *dy, float *partials, int images, int
             #pragma unroll
             for (int c = 0; c < COLS; c += V_OUT) {
                 const int out_r = top + row + r, out_c = left + column + c;
-                PackOut pack;
+                OutVector vector;
                 if (has_tile && out_r < out_height && out_c < out_width)
-                    pack = *(const PackOut *)(dy_plane + (size_t)out_r * out_width + out_c);
+                    vector = *(const OutVector *)(dy_plane + (size_t)out_r * out_width + out_c);
                 else
-                    for (int v = 0; v < V_OUT; v++) pack.at[v] = Elem(0.f);
+                    for (int v = 0; v < V_OUT; v++) vector.at[v] = Elem(0.f);
                 #pragma unroll
                 for (int v = 0; v < V_OUT; v++) {
-                    grads[r][c + v] = float(pack.at[v]);
+                    grads[r][c + v] = float(vector.at[v]);
                     sums[TAPS] += grads[r][c + v];
                 }
             }

@@ -5,7 +5,7 @@ import torch.nn.functional as F
 
 from . import implicit_gemm, nhwc_tiles, tiles
 from .problems import Convolution, check_conv2d, convolution, depthwise_fallback, is_channels_last, padding_pair, pair
-from .problems import why_cudnn_is_faster_for_planes
+from .problems import plane_fallback_reason
 from ..call_tables import differentiable_once, differentiate_eagerly, looks_up, needs_autograd, replayable
 from ..common import Explanation, dtype_name, launch
 from ..ladder import this_device
@@ -30,7 +30,7 @@ def _fallback_reason(problem, x, weight) -> str:  # None if our kernel computes 
     if problem.is_depthwise:
         reason = depthwise_fallback(problem, x, _uses_tiles(problem, x, weight))
         is_on_gpu = x.is_cuda and not is_channels_last(x)
-        return reason or (why_cudnn_is_faster_for_planes(problem, x) if is_on_gpu else None)
+        return reason or (plane_fallback_reason(problem, x) if is_on_gpu else None)
     if problem.groups > 1:
         return f'{problem.groups} groups of several channels: torch computes a GEMM per group'
     return implicit_gemm.dense_fallback(problem, x, weight, this_device())

@@ -113,14 +113,14 @@ def depthwise_fallback(
     uses_tiles,  # whether x is stored channels last and can be copied to shared memory in chunks of 16 bytes
 ) -> str:  # None if our kernel computes it
     "Return the reason why torch computes a depthwise convolution"
-    return _depthwise_limit(problem) or (_why_cudnn_is_faster(problem, x, uses_tiles) if is_channels_last(x) else None)
+    return _depthwise_limit(problem) or (_nhwc_fallback_reason(problem, x, uses_tiles) if is_channels_last(x) else None)
 
 
 # Measured on an NVIDIA H200 (benchmarks/conv.py)
 _NHWC_MIN_OUTPUTS = 2**20
 
 
-def _why_cudnn_is_faster(problem, x, uses_tiles=False) -> str:
+def _nhwc_fallback_reason(problem, x, uses_tiles=False) -> str:
     "Return the reason why cuDNN is faster for images that are stored channels last, or None"
     (height, width), taps, element_bytes = problem.out_size, min(problem.kernel), x.element_size()
     if uses_tiles and element_bytes == 2:
@@ -142,7 +142,7 @@ _SMALL_ROWS = {1: {3: (14, 14), 5: (7, 7)}, 2: {3: (9, 7), 5: (7, 5), 7: (5, 5)}
 _FEW_OUTPUTS = 2**18
 
 
-def why_cudnn_is_faster_for_planes(problem, x) -> str:
+def plane_fallback_reason(problem, x) -> str:
     "Return the reason why cuDNN is faster for contiguous images without a gradient, or None"
     (height, width), stride, is_float32 = problem.out_size, problem.stride[0], x.element_size() == 4
     has_few_outputs = problem.images * problem.channels * height * width < _FEW_OUTPUTS

@@ -9,12 +9,12 @@ from ..call_tables import differentiable_once, needs_autograd
 from ..common import check_matches, check_tensor, dtype_name, launch, pow2_clamp, reject_gradient, to_contiguous
 from ..common import vector_width
 from ..ladder import KernelLaunch
-from ..ladder.launches import Long
+from ..ladder.launches import Int64
 from ..operators import operator
 from ...utils import cdiv
 
 _THREADS = 128
-_PACKS = 2  # vectors per thread, at most; with more, registers spill
+_VECS_PER_THREAD = 2  # vectors per thread, at most; with more, registers spill
 _MAX_TAPS = 8
 _ACTIVATIONS = None, 'silu'
 
@@ -42,11 +42,12 @@ def _flags(has_bias, silu, state=False, final=False):
 def causal_launches(dtype, rows, channels, length, taps, vec_size, flags) -> list:  # of `KernelLaunch`
     "Return the launch for `rows` rows of `length` elements; `flags`: the items of the dict that `_flags` returns"
     vectors = cdiv(length, vec_size)
-    packs = pow2_clamp(cdiv(vectors, 32), 1, _PACKS)
-    row_threads = pow2_clamp(2 * cdiv(vectors, packs) - 1, 1, _THREADS)
-    constants = dict(W=taps, V=vec_size, ROW_THREADS=row_threads, PACKS=packs, THREADS=_THREADS, **dict(flags))
-    chunks = cdiv(length, row_threads * packs * vec_size)
-    arrays, scalars = ('x', 'weight', 'bias', 'state', 'y', 'final_state'), (Long(rows), channels, length, chunks)
+    vecs_per_thread = pow2_clamp(cdiv(vectors, 32), 1, _VECS_PER_THREAD)
+    row_threads = pow2_clamp(2 * cdiv(vectors, vecs_per_thread) - 1, 1, _THREADS)
+    constants = dict(W=taps, V=vec_size, ROW_THREADS=row_threads, VECS_PER_THREAD=vecs_per_thread, THREADS=_THREADS)
+    constants |= dict(flags)
+    chunks = cdiv(length, row_threads * vecs_per_thread * vec_size)
+    arrays, scalars = ('x', 'weight', 'bias', 'state', 'y', 'final_state'), (Int64(rows), channels, length, chunks)
     src, grid = (
         kernel_source('causal', dtype, tuple(constants.items())),
         (cdiv(rows, _THREADS // row_threads) * chunks,),

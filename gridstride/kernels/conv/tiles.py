@@ -7,7 +7,7 @@ from .problems import Convolution
 from .sources import DTYPE_BYTES, kernel_source
 from ..common import pow2_clamp, vector_width
 from ..ladder import KernelLaunch
-from ..ladder.launches import Long
+from ..ladder.launches import Int64
 from ...utils import cdiv
 
 _COLS = 4  # outputs of a row per thread
@@ -183,7 +183,7 @@ def depthwise_nhwc_launches(problem: Convolution, dtype, vec_size, has_bias, fli
     constants |= dict(LANES=lanes, THREADS=_NHWC_THREADS, BIAS=has_bias, FLIP=flip)
     src = kernel_source('depthwise_nhwc', dtype, tuple(constants.items()))
     sizes = problem.channels, problem.height, problem.width, out_height, out_width
-    scalars, grid = (*sizes, tiles_x, tiles_y, Long(tiles), groups), (cdiv(tiles, _NHWC_THREADS // lanes) * groups,)
+    scalars, grid = (*sizes, tiles_x, tiles_y, Int64(tiles), groups), (cdiv(tiles, _NHWC_THREADS // lanes) * groups,)
     return [KernelLaunch(src, 'depthwise_nhwc', ('x', 'weight', 'bias', 'y'), scalars, grid, (_NHWC_THREADS,))]
 
 

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from .schedule import choose_order
 from .sources import ampere_source, pre_post_source, hopper_source
-from ..ladder.launches import Long
+from ..ladder.launches import Int64
 from ..ladder.rung import KernelLaunch
 from ...utils import cdiv
 
@@ -81,7 +81,7 @@ def _constants(problem):
     return dict(
         HD=problem.dim,
         CAUSAL=problem.causal,
-        PAIR=False,
+        TWO_KEY_ARRAYS=False,
         WINDOW=problem.window > 0,
         LENS=problem.has_lens,
         BIASED=problem.bias != '',
@@ -133,7 +133,7 @@ def forward_hopper(
     scalars = (
         scale_log2(scale),
         *_problem_scalars(problem),
-        *map(Long, out_strides),
+        *map(Int64, out_strides),
         output_rows.first_row,
         output_rows.num_rows,
     )
@@ -152,7 +152,7 @@ def forward_pair(
 ) -> tuple:  # a `KernelLaunch`, and the boxes of q, k, v, other_k and other_v
     "Return the launch of attention to two arrays of keys on a Hopper GPU; the second array may still be in flight"
     src, grid_block_smem, (row_box, key_box) = _forward_source_and_sizes(
-        problem, 'forward_pair', gpu, dict(MERGE_OUT=False, PAIR=True), _OUT_TYPES[float32_out]
+        problem, 'forward_pair', gpu, dict(MERGE_OUT=False, TWO_KEY_ARRAYS=True), _OUT_TYPES[float32_out]
     )
     arrays = 'q', 'k', 'v', 'other_k', 'other_v', 'out', 'lse', 'arrived', 'expected', 'order', 'tile_counter'
     heads_per_section = 1  # `order` already orders the heads
@@ -204,7 +204,7 @@ def forward_ampere(
     scalars = (
         scale_log2(scale),
         *_problem_scalars(problem),
-        *(Long(stride) for array_strides in strides for stride in array_strides),
+        *(Int64(stride) for array_strides in strides for stride in array_strides),
     )
     grid = problem.batch * problem.heads * cdiv(problem.rows, block_rows)
     smem_bytes = 2 * problem.dim * (block_rows + 4 * keys_per_step)
@@ -251,7 +251,7 @@ def pre_and_postprocess_launches(
         pad_rows(problem.rows),
         problem.batch * problem.heads,
     )
-    out, dout, dq = (tuple(map(Long, stride)) for stride in strides)
+    out, dout, dq = (tuple(map(Int64, stride)) for stride in strides)
     scalars = problem.heads, problem.rows, padded_rows, *out, *dout
     arrays = 'out', 'dout', 'lse', 'lse_log2', 'delta', 'dq_sums', 'semaphores'
     prepare_launch = KernelLaunch(src, 'prepare_backward', arrays, scalars, (padded_rows // 8, heads), (256,))
@@ -283,7 +283,7 @@ def backward_main_launch(
     smem_columns = tuple(sorted({_BACKWARD_ROWS, problem.dim // 2}))
     file_names = 'hopper', 'tiles', 'fragments', 'stores', 'backward_hopper'
     src = hopper_source(file_names, smem_columns, (problem.dim,), tuple(constants.items()), problem.bias)
-    dk, dv = (tuple(map(Long, stride)) for stride in strides)
+    dk, dv = (tuple(map(Int64, stride)) for stride in strides)
     arrays = 'q', 'k', 'v', 'dout', 'lse_log2', 'delta', 'dq_sums', 'semaphores', 'dk', 'dv', 'lens'
     scalars = (
         scale_log2(scale),

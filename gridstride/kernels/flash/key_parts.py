@@ -1,7 +1,8 @@
-"""Attention to the keys in parts, for sequences that are split among GPUs: results are merged, gradients accumulated.
+"""Attention over keys that arrive in parts, for sequences that are split among GPUs: partial results are merged, and
+gradients accumulated.
 
-`attend_and_merge` and `attention_pair` attend to further keys, `attention_gradients` and `PartGradients` compute the
-gradients of some of the keys. They run on our Hopper kernels only, which `attentions` launches for all keys at once.
+`attend_and_merge` and `attention_pair` attend to more keys, `attention_gradients` and `PartGradients` compute the
+gradients of some of the keys. They require our Hopper kernels, which `attentions` launches for all keys at once.
 """
 
 import math

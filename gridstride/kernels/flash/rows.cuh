@@ -1,9 +1,9 @@
 // The online softmax of rows, and the stores of the results.
 __device__ void mask(float (&s)[BN/2], int row, int key, const Tile &t, int window) {
-    int ends[2] = {end_of(row, key, t) - key, end_of(row + 8, key, t) - key};
+    int ends[2] = {key_end(row, key, t) - key, key_end(row + 8, key, t) - key};
     #pragma unroll
     for (int i = 0; i < BN/2; i++)
-        if (PAIR ? column_of(i) >= ends[i/2%2] : !attends(row + i/2%2*8, key + column_of(i), t, window))
+        if (TWO_KEY_ARRAYS ? column_of(i) >= ends[i/2%2] : !attends(row + i/2%2*8, key + column_of(i), t, window))
             s[i] = MINUS_INFINITY;
 }
 // Adds the bias, which is defined for scaled scores, to scores that are scaled later

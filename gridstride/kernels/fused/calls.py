@@ -10,7 +10,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from .sources import DTYPE_BYTES, accumulator_type, kernel_source
-from ..ladder.launches import Double, Long
+from ..ladder.launches import Float64, Int64
 from ..ladder.rung import KernelLaunch
 from ..common import MAX_LOAD_BYTES, pow2_clamp
 from ...utils import cdiv
@@ -40,7 +40,7 @@ def _pow2_at_least(count, lowest, highest):
 
 def _accumulator_scalar(dtype, value):
     "Convert a scalar argument to the accumulator type of `dtype`"
-    return Double(value) if accumulator_type(dtype) == 'float64' else float(value)
+    return Float64(value) if accumulator_type(dtype) == 'float64' else float(value)
 
 
 # GELU
@@ -54,7 +54,7 @@ def _elementwise_launches(kernel, arrays, dtype, num_elements, vec_size, uses_ta
     )
     src = kernel_source(('vector', 'gelu', 'gelu_kernels'), dtype, constants)
     grid = (cdiv(num_vectors, threads * vectors_in_flight),)
-    return [KernelLaunch(src, kernel, arrays, (Long(num_elements),), grid, (threads,))]
+    return [KernelLaunch(src, kernel, arrays, (Int64(num_elements),), grid, (threads,))]
 
 
 @lru_cache(1024)
@@ -112,7 +112,7 @@ class Dropout(NamedTuple):
 
     def scalars(self, dtype):
         "Return the scalar arguments of the kernels: the seed, p, and the scale of the elements that are kept"
-        return Long(self.seed), float(self.p), _accumulator_scalar(dtype, 1 / (1 - self.p) if self.p < 1 else 0)
+        return Int64(self.seed), float(self.p), _accumulator_scalar(dtype, 1 / (1 - self.p) if self.p < 1 else 0)
 
 
 def _bias_gelu_launch(kernel, arrays, dtype, rows, width, vec_size, uses_tanh, dropout, tiling, rows_in_flight):
@@ -121,7 +121,7 @@ def _bias_gelu_launch(kernel, arrays, dtype, rows, width, vec_size, uses_tanh, d
     options |= dict(ROWS_IN_FLIGHT=rows_in_flight, DROPOUT=dropout.p > 0)
     options = _constants(vec_size, rows * width * DTYPE_BYTES[dtype], **options)
     src = kernel_source(('vector', 'gelu', 'bias_gelu'), dtype, options)
-    scalars = Long(rows), width // vec_size, tiling.rows_per_block, *dropout.scalars(dtype)
+    scalars = Int64(rows), width // vec_size, tiling.rows_per_block, *dropout.scalars(dtype)
     return KernelLaunch(src, kernel, arrays, scalars, (tiling.grid,), (tiling.threads_x * tiling.threads_y,))
 
 
@@ -196,7 +196,7 @@ def norm_launches(dtype, rows, width, vec_size, norm, eps, gpu) -> list:  # of `
     src = kernel_source(('vector', 'row_threads', 'norm'), dtype, constants)
     inputs = ('residual', norm.has_residual), ('weight', norm.has_weight), ('bias', norm.has_bias)
     arrays = 'x', *_array_names(*inputs, ('sum', norm.has_residual)), 'y', 'row_stats'
-    scalars = Long(rows), row_vectors, _accumulator_scalar(dtype, eps)
+    scalars = Int64(rows), row_vectors, _accumulator_scalar(dtype, eps)
     grid = (cdiv(rows, threads // threads_per_row),)
     return [KernelLaunch(src, 'norm_forward', arrays, scalars, grid, (threads,))]
 
@@ -272,7 +272,7 @@ def norm_backward_launches(
     smem_bytes = max(pipeline_bytes, _MIN_PIPELINE_BYTES) if pipeline_bytes else 0
     arrays = 'x', 'dy', *_array_names(('weight', norm.has_weight), ('dsum', norm.has_residual))
     arrays += 'row_stats', 'dx', *_array_names(('partials', needs_param_grads))
-    scalars = Long(rows), row_vectors
+    scalars = Int64(rows), row_vectors
     main_launch = KernelLaunch(src, 'norm_backward', arrays, scalars, (grid,), (tiling.block_threads,), smem_bytes)
     if not needs_param_grads:
         return [main_launch], 0

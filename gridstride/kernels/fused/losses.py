@@ -14,7 +14,7 @@ from .sources import DTYPE_BYTES, accumulator_type, kernel_source
 from ..call_tables import ARGUMENTS, make_apply, differentiable_once, differentiate_eagerly, looks_up, needs_autograd
 from ..call_tables import replayable, torch_call
 from ..operators import untraced
-from ..ladder.launches import Long
+from ..ladder.launches import Int64
 from ..ladder.rung import KernelLaunch, this_device
 from ..common import (
     MAX_LOAD_BYTES,
@@ -61,7 +61,7 @@ def _threads_per_block(vectors, loads_in_flight=_LOADS_IN_FLIGHT, max_threads=51
 def scale_launch(problem, is_mean) -> KernelLaunch:
     "Return the launch that computes `scale`, the factor of the sum of the losses: 1; for the mean, 1 / counted rows"
     src = kernel_source(('mean_loss',), problem.dtype, (('THREADS', _REDUCE_THREADS),))
-    scalars = problem.rows, problem.width, int(is_mean), Long(problem.ignore_index)
+    scalars = problem.rows, problem.width, int(is_mean), Int64(problem.ignore_index)
     return KernelLaunch(src, 'count_targets', ('target', 'scale'), scalars, (1,), (_REDUCE_THREADS,))
 
 
@@ -82,7 +82,7 @@ def _two_pass_source(problem, threads):
 def losses_launch(problem) -> KernelLaunch:
     "Return the launch that computes the losses, and saves the max and sum of each row for the gradient"
     threads = _threads_per_block(problem.width // problem.vec_size)
-    arrays, scalars = ('x', 'target', 'loss', 'row_stats'), (problem.width, Long(problem.ignore_index))
+    arrays, scalars = ('x', 'target', 'loss', 'row_stats'), (problem.width, Int64(problem.ignore_index))
     return KernelLaunch(_two_pass_source(problem, threads), 'losses', arrays, scalars, (problem.rows,), (threads,))
 
 
@@ -92,7 +92,7 @@ def gradients_launch(problem, is_per_row) -> KernelLaunch:
     row_vectors = max(1, problem.width // problem.vec_size)
     block_vectors = min(row_vectors, _ROW_BYTES_PER_BLOCK // (problem.vec_size * DTYPE_BYTES[problem.dtype]))
     blocks_per_row, threads = cdiv(row_vectors, block_vectors), _threads_per_block(block_vectors)
-    scalars = problem.width, block_vectors, blocks_per_row, int(is_per_row), Long(problem.ignore_index)
+    scalars = problem.width, block_vectors, blocks_per_row, int(is_per_row), Int64(problem.ignore_index)
     arrays = 'x', 'target', 'row_stats', 'upstream', 'scale', 'grad'
     src, grid = _two_pass_source(problem, threads), (problem.rows * blocks_per_row,)
     return KernelLaunch(src, 'gradients', arrays, scalars, grid, (threads,))
@@ -118,7 +118,7 @@ def single_pass_launch(problem, gpu):  # a `KernelLaunch`, or None if unsupporte
     file_names = 'cross_entropy', 'cross_entropy_single_pass'
     src = kernel_source(file_names, problem.dtype, tuple(constants.items()), _CLUSTER_PRIMITIVES)
     arrays = 'x', 'target', 'scale', 'loss', 'grad'
-    scalars = problem.width, block_vectors, Long(problem.ignore_index)
+    scalars = problem.width, block_vectors, Int64(problem.ignore_index)
     grid, cluster = (problem.rows, cluster_size), (1, cluster_size, 1)
     return KernelLaunch(src, 'loss_and_gradient', arrays, scalars, grid, (threads,), smem_bytes, cluster=cluster)
 
@@ -129,7 +129,7 @@ def multiply_launch(dtype, num_elements, vec_size, gpu) -> KernelLaunch:
     threads = 512
     src = kernel_source(('multiply',), dtype, (('VEC', vec_size), ('THREADS', threads)))
     blocks = max(1, min(4 * gpu.sms, cdiv(num_elements, threads * vec_size)))
-    return KernelLaunch(src, 'multiply', ('x', 'factor'), (Long(num_elements),), (blocks,), (threads,))
+    return KernelLaunch(src, 'multiply', ('x', 'factor'), (Int64(num_elements),), (blocks,), (threads,))
 
 
 # Argument checks

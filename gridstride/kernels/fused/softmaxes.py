@@ -12,7 +12,7 @@ import torch
 from .sources import DTYPE_BYTES, accumulator_type, kernel_source
 from ..autocast import autocast_operands, is_autocast_enabled
 from ..operators import operator
-from ..ladder.launches import Long
+from ..ladder.launches import Int64
 from ..ladder.rung import KernelLaunch, this_device
 from ..call_tables import ARGUMENTS, make_apply, differentiable_once, differentiate_eagerly, looks_up, needs_autograd
 from ..call_tables import torch_call
@@ -44,7 +44,7 @@ class RowLayout(NamedTuple):
     threads_per_row: int  # threads of a block that share a row
     threads: int  # per block
     cluster_size: int  # blocks that share a row
-    in_registers: bool = False  # else in shared memory
+    uses_registers: bool = False  # else in shared memory
 
 
 def _next_pow2(count):
@@ -179,16 +179,16 @@ def softmax_launches(
     if not layout:
         constants = dict(LOG=is_log, STREAMING_STORES=streaming_stores)
         return _split_launches(direction, dtype, rows, width, vec_size, vector_bytes, **constants)
-    vectors_per_thread, threads_per_row, threads, cluster_size, in_registers = layout
-    scalars, smem_bytes, constants = (Long(rows), width), 0, dict(LOG=is_log, ROW_THREADS=threads_per_row)
-    if in_registers:
+    vectors_per_thread, threads_per_row, threads, cluster_size, uses_registers = layout
+    scalars, smem_bytes, constants = (Int64(rows), width), 0, dict(LOG=is_log, ROW_THREADS=threads_per_row)
+    if uses_registers:
         registers = threads * _registers_per_thread(vectors_per_thread * vec_size, dtype, cluster_size)
         constants |= dict(VECS_PER_THREAD=vectors_per_thread, BLOCKS_PER_SM=_REGISTERS_PER_SM // registers)
         constants |= dict(STREAMING_STORES=False)
     else:
         constants |= dict(ASYNC=gpu.is_hopper, STREAMING_STORES=streaming_stores)
         scalars, smem_bytes = (*scalars, vectors_per_thread), threads * vectors_per_thread * vector_bytes
-    kernel_file = 'softmax_registers' if in_registers else 'softmax_shared'
+    kernel_file = 'softmax_registers' if uses_registers else 'softmax_shared'
     src = _softmax_source(direction, kernel_file, dtype, vec_size, threads, cluster_size, **constants)
     grid, cluster = (cluster_size * cdiv(rows, threads // threads_per_row),), (cluster_size, 1, 1)
     arrays = 'x', 'dy', 'out'
@@ -200,7 +200,7 @@ def _split_launches(direction, dtype, rows, width, vec_size, vector_bytes, **con
     row_vectors = width // vec_size
     splits = min(_MAX_SPLITS, cdiv(row_vectors * vector_bytes, _SPLIT_BYTES))
     src = _softmax_source(direction, 'softmax_split', dtype, vec_size, _MAX_THREADS, 1, **constants)
-    scalars = Long(width), Long(cdiv(row_vectors, splits)), splits
+    scalars = Int64(width), Int64(cdiv(row_vectors, splits)), splits
     grid, block = (rows * splits,), (_MAX_THREADS,)
     launches = [
         KernelLaunch(src, 'reduce_splits', ('x', 'dy', 'states'), scalars, grid, block),

@@ -1,6 +1,6 @@
-"""NVIDIA's GEMMs, as a baseline: `heuristic_kernels` returns the kernels that cublasLt proposes for a shape.
+"""NVIDIA's GEMMs, as a baseline: `heuristic_kernels` returns the kernels that cublasLt's heuristic selects for a shape.
 
-torch uses the first proposal, which is not the fastest for some shapes. The library is the one that torch has loaded;
+torch uses the first one, which is not the fastest for some shapes. The library is the one that torch has loaded;
 its functions and constants are documented in NVIDIA's `cublasLt.h`.
 """
 
@@ -13,7 +13,7 @@ from pathlib import Path
 from ...cpp.driver import current_stream
 from ...bench.recording import Unavailable
 
-__all__ = ['heuristic_kernels', 'ProposedKernel']
+__all__ = ['heuristic_kernels', 'HeuristicKernel']
 
 _TYPES = dict(float32=0, float16=2, bfloat16=14)  # cudaDataType
 _COMPUTE_FLOAT = 68  # CUBLAS_COMPUTE_32F: float32 accumulation without TF32
@@ -33,7 +33,7 @@ class Algorithm(ctypes.Structure):
     _fields_ = [('data', c_uint64 * 8)]
 
 
-class Proposal(ctypes.Structure):
+class HeuristicResult(ctypes.Structure):
     "The struct cublasLtMatmulHeuristicResult_t of cublasLt"
 
     _fields_ = [
@@ -56,7 +56,7 @@ _SIGNATURES = dict(
     cublasLtMatmulPreferenceCreate=[POINTER(c_void_p)],
     cublasLtMatmulPreferenceSetAttribute=[c_void_p, c_int, c_void_p, c_size_t],
     cublasLtMatmulPreferenceDestroy=[c_void_p],
-    cublasLtMatmulAlgoGetHeuristic=[*[c_void_p] * 7, c_int, POINTER(Proposal), POINTER(c_int)],
+    cublasLtMatmulAlgoGetHeuristic=[*[c_void_p] * 7, c_int, POINTER(HeuristicResult), POINTER(c_int)],
     cublasLtMatmulAlgoConfigGetAttribute=[c_void_p, c_int, c_void_p, c_size_t, POINTER(c_size_t)],
     cublasLtMatmul=[*[c_void_p] * 14, c_size_t, c_void_p],
 )
@@ -150,12 +150,12 @@ class Problem:
         "Set an attribute of one of the library's descriptors with the library's `function`"
         call_library(self.library, function, descriptor, attribute, byref(value), ctypes.sizeof(value))
 
-    def proposals(self, handle, count):
-        "Return up to `count` algorithms that the library proposes, the fastest by its estimate first"
-        proposals, num_proposals, (first, second, result) = (Proposal * count)(), c_int(), self.layouts
-        args = handle, self.matmul_desc, first, second, result, result, self.preference, count, proposals, num_proposals
+    def heuristic_results(self, handle, count):
+        "Return up to `count` algorithms that the library's heuristic selects, the fastest by its estimate first"
+        results, num_results, (first, second, result) = (HeuristicResult * count)(), c_int(), self.layouts
+        args = handle, self.matmul_desc, first, second, result, result, self.preference, count, results, num_results
         call_library(self.library, 'cublasLtMatmulAlgoGetHeuristic', *args)
-        return [proposal for proposal in proposals[: num_proposals.value] if proposal.state == 0]
+        return [result for result in results[: num_results.value] if result.state == 0]
 
     def __del__(self):
         if hasattr(self, 'preference'):
@@ -165,27 +165,27 @@ class Problem:
                 self.library.cublasLtMatrixLayoutDestroy(layout)
 
 
-class ProposedKernel:
-    "A proposal of the library, called like a kernel: `kernel(stored_a, stored_b, out)`; `rank` 0 is the first proposal"
+class HeuristicKernel:
+    "A heuristic result, called like a kernel: `kernel(stored_a, stored_b, out)`; the heuristic ranks `rank` 0 first"
 
-    def __init__(self, problem, proposal, rank):
-        self.problem, self.proposal, self.rank = problem, proposal, rank
+    def __init__(self, problem, heuristic_result, rank):
+        self.problem, self.heuristic_result, self.rank = problem, heuristic_result, rank
         self._alpha, self._beta = c_float(1), c_float(0)  # out = alpha * A @ B + beta * out
 
     @property
     def config(self) -> dict:
-        "The library's configuration of this proposal: tile, stages, split-K, cluster"
+        "The library's configuration of this kernel: tile, stages, split-K, cluster"
         config = {}
         for name, (attribute, c_type) in _CONFIG.items():
             value, size = c_type(), c_size_t()
-            args = byref(self.proposal.algorithm), attribute, byref(value), ctypes.sizeof(value), byref(size)
+            args = byref(self.heuristic_result.algorithm), attribute, byref(value), ctypes.sizeof(value), byref(size)
             call_library(self.problem.library, 'cublasLtMatmulAlgoConfigGetAttribute', *args)
             config[name] = value.value
         return config
 
     @property
     def name(self):
-        "The name in tables: cublasLt and the rank of the proposal"
+        "The name in tables: cublasLt and the rank"
         return f'cublasLt {self.rank}'
 
     def __call__(self, stored_a, stored_b, out):
@@ -193,9 +193,9 @@ class ProposedKernel:
         device, problem, result = stored_a.get_device(), self.problem, out.data_ptr()
         first_layout, second_layout, result_layout = problem.layouts
         inputs = stored_b.data_ptr(), first_layout, stored_a.data_ptr(), second_layout
-        workspace = _workspace(device).data_ptr(), self.proposal.workspace
+        workspace = _workspace(device).data_ptr(), self.heuristic_result.workspace
         operands = byref(self._alpha), *inputs, byref(self._beta), *(result, result_layout) * 2
-        options = byref(self.proposal.algorithm), *workspace, current_stream(device)
+        options = byref(self.heuristic_result.algorithm), *workspace, current_stream(device)
         call_library(problem.library, 'cublasLtMatmul', _handle(device), problem.matmul_desc, *operands, *options)
         return out
 
@@ -204,9 +204,9 @@ def heuristic_kernels(
     stored_a,
     stored_b,  # contiguous: (M, K) and (K, N); with layout 'tn' A is stored as (K, M), with 'nt' B as (N, K)
     layout='nn',
-    count=8,  # maximum number of proposals
-) -> list:  # of `ProposedKernel`, in the library's order
-    """Return the kernels that cublasLt proposes for a GEMM.
+    count=8,  # maximum number of kernels
+) -> list:  # of `HeuristicKernel`, in the library's order
+    """Return the kernels that cublasLt's heuristic selects for a GEMM.
 
         heuristic_kernels(A, B)[0](A, B, out)
 
@@ -214,5 +214,5 @@ def heuristic_kernels(
     M, K = stored_a.shape[::-1] if layout[0] == 't' else stored_a.shape
     N = stored_b.shape[0] if layout[1] == 't' else stored_b.shape[1]
     problem = Problem(M, N, K, str(stored_a.dtype).removeprefix('torch.'), layout)
-    proposals = problem.proposals(_handle(stored_a.get_device()), count)
-    return [ProposedKernel(problem, proposal, rank) for rank, proposal in enumerate(proposals)]
+    results = problem.heuristic_results(_handle(stored_a.get_device()), count)
+    return [HeuristicKernel(problem, result, rank) for rank, result in enumerate(results)]

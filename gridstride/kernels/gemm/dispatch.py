@@ -23,7 +23,7 @@ _KERNEL_DTYPES = tuple(getattr(torch, name) for name in TYPES)
 
 # Private functions of torch that report a mode in a fraction of a microsecond. If a version of torch lacks the first
 # one, a public function replaces it; if it lacks one of the others, there is no compiled launcher
-# (`launcher.why_no_launcher`), and so no fast path.
+# (`launcher.no_launcher_reason`), and so no fast path.
 _get_precision = getattr(torch._C, '_get_fp32_precision_getter', None)
 _functorch = getattr(torch._C, '_functorch', None)
 

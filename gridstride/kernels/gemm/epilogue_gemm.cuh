@@ -159,14 +159,14 @@ __device__ void tma_store(const TensorMap &x, int batch, int r, int c, u32 from)
                  :: "l"(&x), "r"(c), "r"(r), "r"(batch), "r"(from) : "memory");
 }
 // Waits until at most one of the thread's TMA stores still reads shared memory
-__device__ void stores_wait_read_but_one() { asm volatile("cp.async.bulk.wait_group.read 1;" ::: "memory"); }
+__device__ void stores_wait_read_except_last() { asm volatile("cp.async.bulk.wait_group.read 1;" ::: "memory"); }
 
 // Stores 16 x 64 elements of a warp with TMA, through one of two staging buffers of 2048 bytes at `buffer` (double
 // buffering). `num_stores`: the number of earlier calls
 __device__ void store_by_tma(u32 (&v)[2][8], const TensorMap &x, int batch, int r, int c, u32 buffer, int &num_stores) {
     int lane = threadIdx.x%32, tr = lane%16;
     u32 staging = buffer + num_stores++%2*2048;
-    if (lane == 0) stores_wait_read_but_one();
+    if (lane == 0) stores_wait_read_except_last();
     __syncwarp();
     #pragma unroll
     for (int g = 0; g < 8; g += 2)

@@ -13,7 +13,7 @@ from .sources import ACTIVATIONS, Activation, activation_pass_source
 from .dispatch import check_epilogue, matmul
 from .plan import fallback_reason
 from ..operators import untraced
-from ..ladder.launches import Long
+from ..ladder.launches import Int64
 from ..ladder.rung import KernelLaunch
 from ..common import make_context_current_once, launch, dtype_name
 from ...utils import cdiv
@@ -56,7 +56,7 @@ def _activation_launches(activation, dtype, num_elements):
     src = activation_pass_source(dtype, activation)
     grid = (cdiv(num_elements, 256),)
     return [
-        KernelLaunch(src, name, ('x', 'dy', 'y'), (Long(num_elements),), grid, (256,))
+        KernelLaunch(src, name, ('x', 'dy', 'y'), (Int64(num_elements),), grid, (256,))
         for name in ('activate', 'activation_backward')
     ]
 

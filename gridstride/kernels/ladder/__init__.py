@@ -22,7 +22,7 @@ from ...support.lazy_exports import lazy_exports_of
 
 _NAMES = {
     'rung': ('H100', 'KernelLaunch', 'this_device', 'require_bfloat16', 'require_hopper', 'on_hopper'),
-    'ladder': ('Gpu', 'Ladder', 'inputs', 'check_matmul'),
+    'ladder': ('GpuClock', 'Ladder', 'inputs', 'check_matmul'),
     'lesson_ladder': ('LessonLadder', 'count_library', 'count_quads', 'count_kinds', 'time_matmuls'),
     'stream_k': ('choose', 'final_gemm', 'partial_sums_src', 'schedule_src'),
     'instruction_throughput': ('time_alone',),

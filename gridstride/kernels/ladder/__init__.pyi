@@ -1,6 +1,6 @@
 # Made by tests/front_stubs.py from the exports of this package, which are imported on first use.
 from .instruction_throughput import time_alone as time_alone
-from .ladder import Gpu as Gpu
+from .ladder import GpuClock as GpuClock
 from .ladder import Ladder as Ladder
 from .ladder import check_matmul as check_matmul
 from .ladder import inputs as inputs

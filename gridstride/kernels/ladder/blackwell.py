@@ -103,7 +103,7 @@ single_k(const __grid_constant__ TensorMap m, const __grid_constant__ TensorMap 
     }
     __syncthreads();
     tensor_fence_after();
-    store_row(tmem + (warp << 21), out, r + threadIdx.x, c, h, w);     // a warp reaches 32 of the lanes: bits 16 to 22
+    store_row(tmem + (warp << 21), out, r + threadIdx.x, c, h, w);     // a warp can access 32 lanes: bits 16 to 22
     __syncthreads();
     if (warp == 0) tensor_free(tmem, BN);
 }

@@ -6,7 +6,7 @@ from ...bench import compare
 from ...bench.clocks import Events
 from ...cpp.kernel import cuda_kernel
 from ...bench.recording import on_gpu
-from .ladder import Gpu, inputs, multiply_by_torch
+from .ladder import GpuClock, inputs, multiply_by_torch
 from .rung import require_bfloat16, sms
 
 WARPS = 8  # per block, one block per SM
@@ -56,7 +56,7 @@ def _measure(src, size, multiply_adds):
         'torch.matmul': lambda m, n: multiply_by_torch(m, n, out),
         'alone': lambda m, n: run_instruction(operands['random']),
     }
-    comparison = compare(functions, m, n, flops=num_flops, seconds=0.5, clock=Gpu())
+    comparison = compare(functions, m, n, flops=num_flops, seconds=0.5, clock=GpuClock())
     return {**figures, 'ratio': comparison.ratios['alone'][0]}
 
 

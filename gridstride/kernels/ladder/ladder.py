@@ -215,7 +215,7 @@ def multiply_by_torch(m, n, out):
     return torch.matmul(m, n, out=out)
 
 
-class Gpu(clocks.Clock):
+class GpuClock(clocks.Clock):
     """A clock that uses CUDA events and flushes the L2 cache, as `bench` does, but without CUDA graphs and ceilings,
     because a ladder compares with the library"""
 
@@ -249,7 +249,7 @@ def time_rung(rung, m, n, reference, seconds=0.5, baseline='torch.matmul'):
             check=lambda result: reference(result),
             flops=2 * h * w * k,
             seconds=seconds,
-            clock=Gpu() if m.is_cuda else None,
+            clock=GpuClock() if m.is_cuda else None,
         )
         errors = [reference.relative_error(multiply(m, n, out)) for multiply in (rung, multiply_by_torch)]
     timing, (ratio, low, high) = comparison.timings[rung.name], comparison.ratios[rung.name]
@@ -442,7 +442,7 @@ class Ladder:
 
     def _note(self):
         "Return the lines below the table: warnings, a remark on local memory, and the machines of recordings"
-        warnings = [f'in doubt, {step.name}: {warning}' for step in self.steps for warning in step.warnings]
+        warnings = [f'warning for {step.name}: {warning}' for step in self.steps for warning in step.warnings]
         local_memory_note = ['* register spills to local memory'] if any(step.local for step in self.steps) else []
         marks = dict.fromkeys(step.mark for step in self.steps if step.mark)
         return '\n'.join([*warnings, *local_memory_note, *(f'[{mark}]' for mark in marks)])

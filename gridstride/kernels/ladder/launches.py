@@ -24,11 +24,11 @@ from ...utils import dim3
 MAX_CACHED = 64  # tensor maps per launcher, and shapes per GEMM
 
 
-class Long(int):
+class Int64(int):
     "An argument of type `long long`; a plain int is passed as `int`, and a float as `float`"
 
 
-class Double(float):
+class Float64(float):
     "An argument of type `double`"
 
 
@@ -52,7 +52,7 @@ def record_launch(launcher, tensors):
         recorder.add_launch(launcher, tensors)
 
 
-_C_TYPES = {Long: ctypes.c_longlong, float: ctypes.c_float, Double: ctypes.c_double}
+_C_TYPES = {Int64: ctypes.c_longlong, float: ctypes.c_float, Float64: ctypes.c_double}
 
 
 class Launcher:

@@ -11,7 +11,7 @@ from ...bench.recording import Unavailable, claim, made_on, recorded
 from ...support.tables import Table
 from ...utils import backend
 from ...bench.variants import VariantComparison, compare_variants
-from .ladder import Gpu, Ladder, Reference, tf32_disabled, inputs, multiply_by_torch, check_matmul
+from .ladder import GpuClock, Ladder, Reference, tf32_disabled, inputs, multiply_by_torch, check_matmul
 from .rung import H100
 
 __all__ = ['LessonLadder', 'InstructionCounts', 'count_kinds', 'time_matmuls', 'count_quads', 'count_library']
@@ -245,7 +245,7 @@ def time_matmuls(
         flops=2 * h * w * k,
         columns=dict(error=relative_error),
         seconds=seconds,
-        clock=Gpu() if backend() == 'gpu' else None,
+        clock=GpuClock() if backend() == 'gpu' else None,
     )
 
 

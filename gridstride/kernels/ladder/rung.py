@@ -118,7 +118,7 @@ class KernelLaunch(NamedTuple):
     src: str  # CUDA C, with the constants line
     name: str  # of the kernel in the source
     arrays: tuple  # names of the array arguments: 'm', 'n', 'out' or a workspace of the plan
-    scalars: tuple  # the scalar arguments, after the arrays: ints, `Long`s, floats or `Double`s
+    scalars: tuple  # the scalar arguments, after the arrays: ints, `Int64`s, floats or `Float64`s
     grid: tuple
     block: tuple
     shared: int = 0  # bytes of dynamic shared memory

@@ -18,7 +18,7 @@ from ...prof.show import Table
 from ...bench.recording import claim, recorded_file
 from ...utils import cdiv
 from ...bench.variants import VariantComparison, compare_variants
-from .ladder import Gpu, Ladder, Reference, inputs, multiply_by_torch, check_matmul
+from .ladder import GpuClock, Ladder, Reference, inputs, multiply_by_torch, check_matmul
 from ..tensor_maps import tensor_map
 from .rung import H100, require_hopper, on_hopper
 
@@ -177,7 +177,7 @@ def compare_with_torch(
         baseline='torch.matmul',
         flops=2 * shape[0] * shape[1] * shape[2],
         seconds=seconds,
-        clock=Gpu() if on_hopper() else None,
+        clock=GpuClock() if on_hopper() else None,
     )
 
 
@@ -188,7 +188,7 @@ def time_unchecked(shape, *rungs, seconds=0.4) -> dict:  # name -> speedup over 
     functions = {'torch.matmul': lambda m, n: multiply_by_torch(m, n, out)}
     for kernel in rungs:
         functions[kernel.name] = lambda m, n, kernel=kernel: kernel(m, n, out)
-    ratios = compare(functions, m, n, out=out, seconds=seconds, clock=Gpu()).ratios
+    ratios = compare(functions, m, n, out=out, seconds=seconds, clock=GpuClock()).ratios
     return {name: ratio for name, (ratio, *_) in ratios.items()}
 
 
@@ -331,7 +331,7 @@ def load_comparison(path) -> Comparison:
         for shape, sides in sides_of_shape.items()
         if {'ours', 'cublasLt'} <= {*sides}
     }
-    baseline = "the fastest of cublasLt's first eight proposals, other memory read before each run"
+    baseline = "the fastest of cublasLt's first eight heuristic results, with a cold L2 cache"
     return Comparison(machine, baseline, ratios)
 
 
@@ -350,7 +350,7 @@ def plot_comparison(comparison):
         ax.axvline(1, color=plots.INK, lw=1)
         ax.margins(y=0.01)
         ax.set(
-            xlabel='our speed, in units of the library\'s',
+            xlabel="our speed, relative to the library's",
             title=f'{comparison.machine}\ncompared with {comparison.baseline}',
         )
     return fig

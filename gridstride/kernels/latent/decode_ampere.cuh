@@ -141,7 +141,7 @@ decode(const Elem *q, const Elem *cache, const int *table, const int *lens, Elem
     int row = blockIdx.x*BM;
     for (PieceIterator it = pieces_of_block(lens, dims); it.has_next();) {
         Piece p = it.next(lens, dims);
-        int len = lens[p.b], end = end_of(min(row + (int)threadIdx.x/4, rows - 1), len, dims);
+        int len = lens[p.b], end = key_end(min(row + (int)threadIdx.x/4, rows - 1), len, dims);
         float o[BM/16][COLUMNS/2] = {}, row_max = MINUS_INFINITY, sum = 0;
         copy_queries(s.q, q, p, row, dims);
         for (int key = p.first*PAGE_SIZE; key < min(len, p.end*PAGE_SIZE); key += BN) {

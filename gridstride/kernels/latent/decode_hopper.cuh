@@ -181,8 +181,8 @@ __device__ void compute_probabilities(const Shared &s, const Params &params) {
         Piece p = it.next(params.lens, params.dims);
         int len = uniform(params.lens[p.b]);
         p.first = uniform(p.first); p.end = uniform(p.end);
-        int ends[2] = {end_of(min(row, last), len, params.dims), end_of(min(row + 8, last), len, params.dims)};
-        int min_end = end_of(params.row, len, params.dims);        // the smallest of all 64 rows
+        int ends[2] = {key_end(min(row, last), len, params.dims), key_end(min(row + 8, last), len, params.dims)};
+        int min_end = key_end(params.row, len, params.dims);        // the smallest of all 64 rows
         OnlineSoftmax r = {{MINUS_INFINITY, MINUS_INFINITY}, {0, 0}, {1, 1}};
         barrier_wait(s.q_full, iteration);
         #pragma unroll 1

@@ -85,4 +85,4 @@ __device__ PieceIterator pieces_of_block(const int *lens, const Sizes &dims) {
 
 // Returns the end of the keys that row i of q attends to: a row of the last new token attends to all keys, a row of the
 // token before it to one key less, and so on.
-__device__ int end_of(int i, int len, const Sizes &dims) { return len - (dims.rows - 1 - i)/dims.heads; }
+__device__ int key_end(int i, int len, const Sizes &dims) { return len - (dims.rows - 1 - i)/dims.heads; }

@@ -11,7 +11,7 @@ from operator import attrgetter
 from typing import NamedTuple
 
 from .sources import TYPES, kernel_source
-from ..ladder.launches import Long
+from ..ladder.launches import Int64
 from ..ladder.rung import KernelLaunch, this_device
 from ..common import (
     MAX_LOAD_BYTES,
@@ -160,7 +160,7 @@ def _sum_rows_launch(c_types, arrays, rows, width, vec_size, partition, is_prima
     constants |= dict(PDL_PRIMARY=is_primary, PDL_SECONDARY=is_secondary)
     src = kernel_source('sum', types, tuple(constants.items()))
     grid = (rows * partition.blocks,)
-    scalars = Long(width), Long(partition.block_vectors), partition.blocks
+    scalars = Int64(width), Int64(partition.block_vectors), partition.blocks
     return KernelLaunch(src, 'sum_rows', arrays, scalars, grid, (partition.threads,), pdl=is_secondary)
 
 
@@ -190,7 +190,7 @@ def _unaligned_sum_launch(dtype, rows, width):
     constants = dict(V=vec_size, THREADS=partition.threads, IN_FLIGHT=partition.loads_in_flight)
     constants |= dict(PDL_PRIMARY=0, PDL_SECONDARY=0)
     src = kernel_source('sum_unaligned', types, tuple(constants.items()))
-    return KernelLaunch(src, 'sum_unaligned_rows', ('x', 'out'), (Long(width),), (rows,), (partition.threads,))
+    return KernelLaunch(src, 'sum_unaligned_rows', ('x', 'out'), (Int64(width),), (rows,), (partition.threads,))
 
 
 @lru_cache(1024)
@@ -256,7 +256,7 @@ def bulk_sum_launches(dtype, rows, width, vec_size, device) -> tuple:  # as for 
     src = kernel_source('sum_bulk', (('Elem', TYPES[dtype][0]), ('Sum', _sum_types(dtype)[0])), tuple(BULK.items()))
     smem_bytes = MAX_LOAD_BYTES * BULK['THREADS'] * BULK['VECS_PER_THREAD'] * BULK['STAGES']
     arrays, block = ('x', 'partials'), (BULK['THREADS'],)
-    first_launch = KernelLaunch(src, 'sum_bulk', arrays, (Long(width),), (device.sms,), block, smem_bytes)
+    first_launch = KernelLaunch(src, 'sum_bulk', arrays, (Int64(width),), (device.sms,), block, smem_bytes)
     return [first_launch, _add_partials_launch(dtype, 1, device.sms, device)], device.sms
 
 
@@ -361,7 +361,7 @@ def _bulk_scan_launches(dtype, types, width, device):
     smem_bytes = SCAN_BULK['STAGES'] * tile_elements * DTYPE_BYTES[dtype]
     constants = *SCAN_BULK.items(), ('VECS_PER_THREAD', vectors_per_thread), ('BLOCKS', device.sms)
     src = kernel_source('scan_bulk', types, constants)
-    arrays, scalars, block = ('x', 'out', 'status'), (Long(width), num_tiles), (SCAN_BULK['THREADS'],)
+    arrays, scalars, block = ('x', 'out', 'status'), (Int64(width), num_tiles), (SCAN_BULK['THREADS'],)
     return [
         KernelLaunch(src, 'scan_bulk', arrays, scalars, (device.sms,), block, smem_bytes, cooperative=True)
     ], num_tiles
@@ -377,7 +377,7 @@ def _short_rows_scan_launch(types, rows, width, vec_size, max_vectors_per_lane, 
     constants = ('V', vec_size), ('THREADS', threads), ('VECS_PER_THREAD', vectors_per_lane), ('MIN_BLOCKS', 1)
     src = kernel_source('scan_short_rows', types, constants)
     grid = (cdiv(rows, threads // 32),)
-    return KernelLaunch(src, 'scan_short_rows', ('x', 'out'), (Long(rows), width), grid, (threads,))
+    return KernelLaunch(src, 'scan_short_rows', ('x', 'out'), (Int64(rows), width), grid, (threads,))
 
 
 @lru_cache(1024)
@@ -402,7 +402,7 @@ def scan_launches(dtype, rows, width, vec_size, device) -> tuple:  # (launches, 
         types,
         (('V', vec_size), ('THREADS', threads), ('VECS_PER_THREAD', vectors_per_thread), ('MIN_BLOCKS', min_blocks)),
     )
-    arrays, scalars = ('x', 'out', 'status', 'ticket'), (Long(width), num_tiles)
+    arrays, scalars = ('x', 'out', 'status', 'ticket'), (Int64(width), num_tiles)
     return [KernelLaunch(src, 'scan_rows', arrays, scalars, (rows * num_tiles,), (threads,))], num_tiles
 
 
@@ -449,7 +449,7 @@ def histogram_launches(dtype, num_elements, bins, low, high, vec_size, device) -
     constants = dict(V=vec_size, THREADS=threads, BINS=bins, COPIES=max(1, min(threads // 32, _MAX_COUNTERS // bins)))
     src = kernel_source('histogram', (('Elem', TYPES[dtype][0]),), (*constants.items(), ('FLOATS', dtype in FLOATS)))
     blocks = max(1, min(2 * device.sms, cdiv(num_elements, threads * vec_size)))
-    scalars = Long(num_elements), low, high, bins / (high - low)
+    scalars = Int64(num_elements), low, high, bins / (high - low)
     return [KernelLaunch(src, 'histogram', ('x', 'out'), scalars, (blocks,), (threads,))]
 
 

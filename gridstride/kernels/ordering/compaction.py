@@ -7,7 +7,7 @@ from .keys import KeyType, as_bits, check_keys, key_type, reject_gradients
 from .sources import dynamic_smem_bytes, kernel_source
 from ..call_tables import replayable
 from ..common import MAX_LOAD_BYTES, import_torch, launch
-from ..ladder.launches import Long
+from ..ladder.launches import Int64
 from ..ladder import KernelLaunch, this_device
 from ...utils import cdiv
 
@@ -43,7 +43,7 @@ def _bulk_launches(key, size, device) -> tuple:  # (launches, tiles)
     blocks, tiles = device.sms * bulk.blocks_per_sm, cdiv(size, bulk.threads * bulk.vecs_per_thread * _VEC_SIZE)
     constants = dict(THREADS=bulk.threads, VECS_PER_THREAD=bulk.vecs_per_thread, STAGES=bulk.stages, BLOCKS=blocks)
     src = kernel_source('compact_bulk', KeyType(key.bytes, 0), tuple(constants.items()))
-    arrays, sizes = ('x', 'keep', 'out', 'total', 'status'), (Long(size), tiles)
+    arrays, sizes = ('x', 'keep', 'out', 'total', 'status'), (Int64(size), tiles)
     shared = bulk.smem_bytes(key.bytes)
     bulk_launch = KernelLaunch(src, 'compact_bulk', arrays, sizes, (blocks,), (bulk.threads,), shared)
     return [bulk_launch._replace(cooperative=True)], tiles
@@ -86,7 +86,7 @@ def _resident_launches(key, size, device) -> tuple:  # (launches, tiles)
     tiles = cdiv(size, resident.tile)
     constants = {name.upper(): value for name, value in resident._asdict().items()} | dict(BLOCKS=device.sms)
     src = kernel_source('compact_resident', KeyType(key.bytes, 0), tuple(constants.items()))
-    arrays, sizes = ('x', 'keep', 'out', 'total', 'status'), (Long(size), tiles)
+    arrays, sizes = ('x', 'keep', 'out', 'total', 'status'), (Int64(size), tiles)
     block, smem_bytes = (32 * (resident.warps + 2),), resident.smem_bytes(key.bytes)
     resident_launch = KernelLaunch(src, 'compact_resident', arrays, sizes, (device.sms,), block, smem_bytes)
     return [resident_launch._replace(cooperative=True)], tiles
@@ -105,7 +105,7 @@ def compact_launches(key: KeyType, size, is_unique, alignment, with_positions, d
     src, tiles = kernel_source('compact', key, tuple(constants.items())), cdiv(size, threads * _ITEMS_PER_THREAD)
     arrays = 'x', 'keep', 'out', 'positions', 'total', 'status', 'ticket'
     shared = dynamic_smem_bytes(threads * _ITEMS_PER_THREAD * (key.bytes + 2 * with_positions), 1024)
-    return [KernelLaunch(src, 'compact', arrays, (Long(size), tiles), (tiles,), (threads,), shared)], tiles
+    return [KernelLaunch(src, 'compact', arrays, (Int64(size), tiles), (tiles,), (threads,), shared)], tiles
 
 
 def _alignment(bits, keep):

@@ -8,7 +8,7 @@ from .sorts import sort
 from .sources import kernel_source
 from ..call_tables import looks_up, replayable
 from ..common import import_torch, launch, vector_width
-from ..ladder.launches import Long
+from ..ladder.launches import Int64
 from ..ladder import KernelLaunch, this_device
 from ...utils import cdiv
 
@@ -23,7 +23,7 @@ def bitmap_launches(key, size, vec_size, device) -> list:  # of `KernelLaunch`
     blocks = max(1, min(2 * device.sms, cdiv(size, _MARK_THREADS * vec_size * _MIN_LOADS)))
     constants = ('V', vec_size), ('MARK_THREADS', _MARK_THREADS), ('LIST_THREADS', _LIST_THREADS)
     src = kernel_source('distinct', key, constants)
-    mark_launch = KernelLaunch(src, 'mark_elements', ('x', 'bitmap'), (Long(size),), (blocks,), (_MARK_THREADS,))
+    mark_launch = KernelLaunch(src, 'mark_elements', ('x', 'bitmap'), (Int64(size),), (blocks,), (_MARK_THREADS,))
     return [mark_launch, KernelLaunch(src, 'list_elements', ('bitmap', 'out', 'total'), (), (1,), (_LIST_THREADS,))]
 
 

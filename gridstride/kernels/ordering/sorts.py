@@ -8,7 +8,7 @@ from .keys import KeyType, as_bits, check_axis, check_keys, key_type, move_back,
 from .sources import UNSIGNED_TYPES, dynamic_smem_bytes, kernel_source
 from ..call_tables import looks_up, replayable
 from ..common import Explanation, import_torch, launch, vector_width
-from ..ladder.launches import Long
+from ..ladder.launches import Int64
 from ..ladder import KernelLaunch, this_device
 from ...utils import cdiv
 
@@ -110,7 +110,7 @@ def onesweep_launches(problem: SortProblem, vec_size, device) -> tuple:  # (laun
     blocks = max(1, min(cdiv(4 * device.sms, rows), cdiv(width, threads * 16)))
     constants = ('THREADS', threads), ('V', vec_size)
     src = kernel_source('count_digits', problem.key, constants, (), problem.descending)
-    arrays, scalars = ('x', 'counts', 'status0'), (Long(width), blocks, tiles)
+    arrays, scalars = ('x', 'counts', 'status0'), (Int64(width), blocks, tiles)
     count_launch = KernelLaunch(src, 'count_digits', arrays, scalars, (rows * blocks,), (threads,))
     return [count_launch, *_pass_launches(problem, tile, tiles)], tiles
 
@@ -153,7 +153,7 @@ def row_launches(problem: SortProblem) -> list:  # of `KernelLaunch`
     src = kernel_source(name, key, tuple(constants.items()), types, problem.descending)
     arrays = 'x', 'out', 'values', 'out_values', 'positions'
     if is_short:
-        return [KernelLaunch(src, name, arrays, (width, Long(rows)), (cdiv(rows, _ROWS_PER_BLOCK),), (threads,))]
+        return [KernelLaunch(src, name, arrays, (width, Int64(rows)), (cdiv(rows, _ROWS_PER_BLOCK),), (threads,))]
     shared = dynamic_smem_bytes(threads * items * (key.bytes + 2) + threads // 32 * _DIGITS * 4, 1024)
     return [KernelLaunch(src, name, arrays, (width,), (rows,), (threads,), shared)]
 

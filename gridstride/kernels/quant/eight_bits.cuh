@@ -29,7 +29,7 @@ __device__ void tile_position(int tile, int tile_rows, int tile_columns, int &tr
 }
 
 // Waits until at most one TMA store still reads shared memory.
-__device__ void stores_wait_read_but_one() { asm volatile("cp.async.bulk.wait_group.read 1;" ::: "memory"); }
+__device__ void stores_wait_read_except_last() { asm volatile("cp.async.bulk.wait_group.read 1;" ::: "memory"); }
 
 // Scales a warp's 16 x BN accumulators and stores them at row r and column c, 64 columns at a time, through two
 // staging buffers of 2048 bytes (double buffering), the first of them at `buffer`.
@@ -44,7 +44,7 @@ __device__ void store_scaled(Sum (&d)[BN/2], const TensorMap &out, const float *
     #pragma unroll
     for (int x = 0; x < BN; x += 64) {
         u32 staging = buffer + x/64%2*2048;
-        if (lane == 0) stores_wait_read_but_one();                  // frees the buffer that is filled next
+        if (lane == 0) stores_wait_read_except_last();                  // frees the buffer that is filled next
         __syncwarp();
         #pragma unroll
         for (int y = 0; y < 64; y += 16) {

@@ -43,12 +43,12 @@ __global__ void fill_24(Matrix w, int rows, int k) {
 // Launched with one thread block per block of elements, or per row.
 __global__ void fill_nonzeros(Matrix w, int rows, int k) {
     int block_height = KIND == BLOCKS ? BR : 1, block_width = KIND == BLOCKS ? 64 : 1, r = blockIdx.x;
-    for (int at = w.row_offsets[r]; at < w.row_offsets[r + 1]; at++)
+    for (int b = w.row_offsets[r]; b < w.row_offsets[r + 1]; b++)
         for (int i = threadIdx.x; i < block_height * block_width; i += blockDim.x) {
-            int row = r * block_height + i / block_width, column = w.columns[at] * block_width + i % block_width;
+            int row = r * block_height + i / block_width, column = w.columns[b] * block_width + i % block_width;
             bool in_bounds = row < rows && column < k;
-            Elem v(in_bounds ? random_value(((size_t)at * block_height * block_width + i) << 1 | 1) : 0.f);
-            w.values[(size_t)at * block_height * block_width + i] = v;
+            Elem v(in_bounds ? random_value(((size_t)b * block_height * block_width + i) << 1 | 1) : 0.f);
+            w.values[(size_t)b * block_height * block_width + i] = v;
             if (in_bounds) w.dense[(size_t)row * k + column] = v;
         }
 }
@@ -110,8 +110,8 @@ __global__ void compare(Matrix w, const Elem *x, const Elem *y, int rows, int n,
 void check(int case_index, const Matrix &w, const Elem *x, const Elem *y) {
     auto [rows, n, k] = cases[case_index];
     static int *wrong = allocate<int>(1);
-    int none = 0, row_step = rows > 1000 ? 7 : 1, x_step = n > 1000 ? 31 : 1;
-    OK(cudaMemcpy(wrong, &none, 4, cudaMemcpyDefault));
+    int zero = 0, row_step = rows > 1000 ? 7 : 1, x_step = n > 1000 ? 31 : 1;
+    OK(cudaMemcpy(wrong, &zero, 4, cudaMemcpyDefault));
     dim3 grid((rows / row_step + 256) / 256, (n + x_step - 1) / x_step);
     compare<<<grid, 256>>>(w, x, y, rows, n, k, row_step, x_step, wrong);
     int num_wrong = read(wrong);

@@ -100,7 +100,7 @@ class Arithmetic:
             return Code(
                 binary_code(op, self.write(expr.args[0]), self.write(expr.args[1]), precedence), precedence, 'bool'
             )
-        low_bits_only = low_bits_only and is_modular and not self.unit.wide
+        low_bits_only = low_bits_only and is_modular and not self.unit.all_int64
         a, b = (self.write(operand, low_bits_only) for operand in expr.args)
         if low_bits_only and not {a.type, b.type} & {*WIDE_TYPES}:
             return self.low_operation(expr, a, b, op, precedence)
@@ -161,7 +161,7 @@ class Arithmetic:
         overflows = a_interval[0] == -(2**31) and is_within((-1, -1), b_interval)  # -2**31 // -1 is not an int
         type = (
             'int'
-            if is_within(hull(a_interval, b_interval), INT32) and not overflows and not self.unit.wide
+            if is_within(hull(a_interval, b_interval), INT32) and not overflows and not self.unit.all_int64
             else 'long long'
         )
         a, b = (t if t.type == type else self.as_type(operand, type) for t, operand in zip((a, b), expr.args))
@@ -236,7 +236,7 @@ class Arithmetic:
             (0, -self.interval(expr.args[0])[0]), dtype_interval(expr.type)
         ):
             return Code(f'({C_NAMES[expr.type]})abs({a.text})', UNARY, 'int')
-        if a.type != 'long long' and is_within(self.interval(expr), INT32) and not self.unit.wide:
+        if a.type != 'long long' and is_within(self.interval(expr), INT32) and not self.unit.all_int64:
             return Code(f'abs({self.cast(a, "int").text if a.type != "int" else a.text})', PRIMARY, 'int')
         return Code(f'llabs({a.text})', PRIMARY, 'long long')
 
@@ -261,7 +261,7 @@ class Arithmetic:
             a, b = (self.as_type(operand, type) for operand in expr.args)
         else:
             name = integer_function
-            type = c_int_type(expr.type, hull(*map(self.interval, expr.args)), self.unit.wide)
+            type = c_int_type(expr.type, hull(*map(self.interval, expr.args)), self.unit.all_int64)
             a, b = (
                 self.as_type(operand, type)
                 if type in WIDE_TYPES and operand.op == 'const' or (t := self.write(operand)).type != type

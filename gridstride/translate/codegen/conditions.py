@@ -126,7 +126,7 @@ class Conditions:
         if a.type in INTEGERS and b.type in INTEGERS:
             return self.compare(op, precedence, a, b)
         x, y = self.exact_in_float32(a), self.exact_in_float32(b)
-        if self.unit.doubles and x is not None and y is not None:
+        if self.unit.numba_types and x is not None and y is not None:
             a, b = x, y
         type = C_NAMES[self.comparison_type(a, b)]
         left, right = (
@@ -142,12 +142,12 @@ class Conditions:
 
     def comparison_type(self, a, b):
         "Return the type in which two floats are compared: a constant is converted to the type of the other"
-        if not self.unit.doubles:
+        if not self.unit.numba_types:
             if a.op == 'const' and b.type in (FLOAT, DOUBLE):
                 return b.type
             if b.op == 'const' and a.type in (FLOAT, DOUBLE):
                 return a.type
-        return arithmetic_type(a.type, b.type, self.unit.doubles)
+        return arithmetic_type(a.type, b.type, self.unit.numba_types)
 
     def compare(self, op, precedence, a, b):
         "Write a comparison of integers, with casts where C would convert an operand to another value"

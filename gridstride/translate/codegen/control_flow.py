@@ -99,7 +99,7 @@ class ControlFlow:
         type = (
             self.counter_type(c_variable)
             if not needs_counter
-            else c_int_type(INT, self.writer.ranges.variable_intervals.get(loop.var, ALL), self.writer.unit.wide)
+            else c_int_type(INT, self.writer.ranges.variable_intervals.get(loop.var, ALL), self.writer.unit.all_int64)
         )
         stop = self.hoist(loop, loop.stop, 'end', assigned_vars | {c_variable}, type)
         step = self.hoist(loop, loop.step, 'step', assigned_vars | {c_variable}, type)

@@ -1,4 +1,4 @@
-"""Writes conversions between C types, and operations on doubles in float where the result is the same."""
+"""Writes conversions between C types, and operations on float64 in float where the result is the same."""
 
 import math
 
@@ -113,7 +113,7 @@ class Conversions:
             and expr.type == INT
             and a.type in FLOATS
             and (low_bits_only or is_within(self.interval(expr), INT32))
-            and not self.unit.wide
+            and not self.unit.all_int64
         ):
             type = 'int'
         return Code(f'({type}){parenthesize(code)}', UNARY, PROMOTED.get(type, type))
@@ -123,7 +123,7 @@ class Conversions:
 # double, rounded to float32: a double has 53 significand bits, at least 2*24 + 2, so rounding twice does not change
 # the result. The operation is therefore written in float.
 class SinglePrecision:
-    "Finds operations on doubles that can be computed in float with the same result"
+    "Finds operations on float64 that can be computed in float with the same result"
 
     def exact_in_float32(self, expr):
         "Return an expression equal to `expr` if float32 provably represents its value exactly; else None"

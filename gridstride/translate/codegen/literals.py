@@ -75,7 +75,7 @@ class Literals:
         type = (
             'bool'
             if expr.type == BOOL
-            else c_int_type(expr.type, (value, value), self.unit.wide)
+            else c_int_type(expr.type, (value, value), self.unit.all_int64)
             if expr.type in INTEGERS
             else C_NAMES[expr.type]
         )
@@ -107,4 +107,4 @@ class Literals:
     @property
     def index_type(self):
         "Return the C type of sizes and strides"
-        return 'long long' if self.unit.wide else 'int'
+        return 'long long' if self.unit.all_int64 else 'int'

@@ -51,17 +51,17 @@ def widen(expr):
     return expr if expr.type not in INTEGERS else cast(wide_type(expr.type), expr)
 
 
-def float_type(t, doubles):
+def float_type(t, numba_types):
     "Return the type of a number of type `t` after conversion to a float"
     if t not in INTEGERS:
         return t
-    return DOUBLE if doubles else WEAK
+    return DOUBLE if numba_types else WEAK
 
 
-def to_float(expr, doubles):
+def to_float(expr, numba_types):
     "Return `expr`, converted to a float if it is an integer"
     expr = require_number(expr)
-    return expr if expr.type in FLOATS or expr.type is None else to_type(float_type(expr.type, doubles), expr)
+    return expr if expr.type in FLOATS or expr.type is None else to_type(float_type(expr.type, numba_types), expr)
 
 
 def to_type(t, expr):

@@ -22,7 +22,7 @@ class Function:
         self.source = source
         self.name = name
         self.params = params
-        self.doubles = unit.doubles
+        self.numba_types = unit.numba_types
         self.is_kernel = unit.kernel is None
         check_constants(source.tree, outer_values(source.function), self.is_kernel, self.raise_error)
         self.reads, self.stores = variables(source.tree)
@@ -69,7 +69,7 @@ class Function:
 
     def add_type(self, node, variable, new_type):
         "Record that `variable` also holds values of type `new_type`"
-        joined_type = join_types(variable.type, new_type, self.doubles)
+        joined_type = join_types(variable.type, new_type, self.numba_types)
         if joined_type is None and new_type is not None:
             raise self.type_conflict(node, variable, new_type)
         self.have_types_changed |= joined_type != variable.type
@@ -97,9 +97,8 @@ class Function:
         variable.is_temporary = True
         variable.bounds = None
         variable.has_unique_name = has_unique_name
-        variable.type = (
-            join_types(variable.type, type, self.doubles) if variable.type is None or is_number(type or '') else type
-        )
+        is_joined = variable.type is None or is_number(type or '')
+        variable.type = join_types(variable.type, type, self.numba_types) if is_joined else type
         return variable
 
     def temporary(self, node, name, type, expr, low=None, high=None):

@@ -19,7 +19,7 @@ def math_call(fn, name, *args):
     "Return a call of the function `name` of the C math library, in the precision of the arguments"
     args = [convert.require_number(a) for a in args]
     t = functools.reduce(
-        lambda a, b: join_types(a, b, fn.doubles), [convert.float_type(a.type, fn.doubles) for a in args]
+        lambda a, b: join_types(a, b, fn.numba_types), [convert.float_type(a.type, fn.numba_types) for a in args]
     )
     if None in [a.type for a in args]:
         return Expr('math', None, args, name)
@@ -81,7 +81,7 @@ def _binary_function(name):
 
 
 def _float_test(name):
-    return lambda fn, node, a: Expr('test_float', BOOL, (convert.to_float(a, fn.doubles),), name)
+    return lambda fn, node, a: Expr('test_float', BOOL, (convert.to_float(a, fn.numba_types),), name)
 
 
 for _make_lower, _names in (
@@ -106,7 +106,7 @@ def _rounding(name, to_integer):
     def lower(fn, node, a):
         a = convert.require_number(a)
         if a.type in INTEGERS:
-            return convert.widen(a) if to_integer else convert.to_float(a, fn.doubles)
+            return convert.widen(a) if to_integer else convert.to_float(a, fn.numba_types)
         rounded_expr = math_call(fn, name, a)
         return Expr('cast', INT, (rounded_expr,), 'int64') if to_integer else rounded_expr
 
@@ -158,7 +158,7 @@ def _reciprocal(fn, node, a):
 
 def _scaling(factor):
     def lower(fn, node, a):
-        x = convert.to_float(a, fn.doubles)
+        x = convert.to_float(a, fn.numba_types)
         return Expr('mul', x.type, (x, Expr('const', x.type, value=factor)))
 
     return lower
@@ -169,7 +169,7 @@ for _name, _alias, _factor in (('degrees', 'rad2deg', 180 / math.pi), ('radians'
 
 
 def _modf(fn, node, a):
-    x = convert.to_float(a, fn.doubles)
+    x = convert.to_float(a, fn.numba_types)
     if x.type == HALF:
         x = convert.to_type(FLOAT, x)
     integer_part = fn.temporary(node, 'integer_part', x.type, Expr('math', x.type, (x,), 'trunc'))
@@ -189,7 +189,7 @@ CALLS['math.modf'] = CALLS['np.modf'] = _modf
 
 
 def _frexp(fn, node, a):
-    x = convert.to_float(a, fn.doubles)
+    x = convert.to_float(a, fn.numba_types)
     exponent = fn.temporary(node, 'exponent', 'int32', Expr('const', 'int32', value=0), low=-1100, high=1100)
     pointer = Expr('pointer_to', INT, (exponent,))
     mantissa = fn.temporary(node, 'mantissa', x.type, Expr('math', x.type, (x, pointer), 'frexp'))
@@ -201,7 +201,7 @@ CALLS['math.frexp'] = CALLS['np.frexp'] = _frexp
 
 @register('math.ldexp', 'np.ldexp')
 def _ldexp(fn, node, a, n):
-    x = convert.to_float(a, fn.doubles)
+    x = convert.to_float(a, fn.numba_types)
     return Expr('math', x.type, (x, Expr('cast', INT, (convert.bool_to_int(n),), 'int32')), 'ldexp')
 
 
@@ -263,7 +263,7 @@ def _float(fn, node, a=None):
         return Expr('const', WEAK, value=0.0)
     if convert.require_number(a).type in FLOATS:
         return a
-    return convert.cast('float64', a) if fn.doubles else Expr('cast', WEAK, (a,), WEAK)
+    return convert.cast('float64', a) if fn.numba_types else Expr('cast', WEAK, (a,), WEAK)
 
 
 @register('bool')

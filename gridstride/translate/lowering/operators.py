@@ -85,7 +85,7 @@ def binary(fn, node, op, a, b):
         return _bitwise(fn, node, op, a, b)
     if op == 'Pow':
         return _power(fn, a, b)
-    t = arithmetic_type(a.type, b.type, fn.doubles)
+    t = arithmetic_type(a.type, b.type, fn.numba_types)
     if op == 'Div':
         return Expr('truediv', DOUBLE if t in INTEGERS else t, (a, b))
     return _arithmetic(_BINARY[op], t, a, b)
@@ -119,16 +119,16 @@ def _bitwise(fn, node, op, a, b):
     is_shift = op[:3] != 'Bit'
     if a.type == b.type == BOOL and not is_shift:
         return Expr(_BINARY[op], BOOL, (a, b))
-    t = wide_type(a.type) if is_shift else arithmetic_type(a.type, b.type, fn.doubles)
+    t = wide_type(a.type) if is_shift else arithmetic_type(a.type, b.type, fn.numba_types)
     return Expr(_BINARY[op], t, (convert.bool_to_int(a), convert.bool_to_int(b)))
 
 
 def _power(fn, a, b):
     a, b = convert.bool_to_int(a), convert.bool_to_int(b)
-    exponent, type = constant_value(b), arithmetic_type(a.type, b.type, fn.doubles)
+    exponent, type = constant_value(b), arithmetic_type(a.type, b.type, fn.numba_types)
     if type in INTEGERS:
         if exponent is not None and exponent < 0:
-            return Expr('math', DOUBLE if fn.doubles else WEAK, (a, b), 'pow')
+            return Expr('math', DOUBLE if fn.numba_types else WEAK, (a, b), 'pow')
         return Expr('pow', type, (a, b))
     if b.type in INTEGERS and a.type in FLOATS:
         type = a.type
@@ -140,14 +140,15 @@ def _power(fn, a, b):
 
 def cmod(fn, a, b):
     "Return the remainder of two integers with the sign of the dividend, as C's `%`"
-    return Expr('cmod', arithmetic_type(a.type, b.type, fn.doubles), (convert.bool_to_int(a), convert.bool_to_int(b)))
+    result_type = arithmetic_type(a.type, b.type, fn.numba_types)
+    return Expr('cmod', result_type, (convert.bool_to_int(a), convert.bool_to_int(b)))
 
 
 def fma(fn, a, b, c):
     "Return `a*b + c`, rounded once"
     t = None
     for expr in (a, b, c):
-        t = join_types(t, convert.float_type(convert.require_number(expr).type, fn.doubles), fn.doubles)
+        t = join_types(t, convert.float_type(convert.require_number(expr).type, fn.numba_types), fn.numba_types)
     return Expr('math', FLOAT if t == HALF else t, (a, b, c), 'fma')
 
 
@@ -220,7 +221,7 @@ def and_or(fn, node, op, a, b):
     if a.type == b.type == BOOL or None in (a.type, b.type):
         return Expr(op, BOOL if a.type == BOOL else None, (a, b))
     first_operand = None if is_cheap(a) else fn.new_variable(node, 'first', a.type, has_unique_name=True)
-    return Expr('value_' + op, join_types(a.type, b.type, fn.doubles), (a, b), first_operand)
+    return Expr('value_' + op, join_types(a.type, b.type, fn.numba_types), (a, b), first_operand)
 
 
 def conditional(fn, node, test, a, b):
@@ -234,7 +235,7 @@ def conditional(fn, node, test, a, b):
             operands = 'arrays' if expr.op == 'view' else 'items that are not scalars'
             message = f'a conditional expression cannot select among {operands} at run time'
             raise fn.error(node, message, 'Use an if statement, and compute the result in each branch.')
-    return Expr('select', join_types(a.type, b.type, fn.doubles), (convert.to_condition(test), a, b))
+    return Expr('select', join_types(a.type, b.type, fn.numba_types), (convert.to_condition(test), a, b))
 
 
 def extremum(fn, op, a, b):
@@ -242,7 +243,7 @@ def extremum(fn, op, a, b):
     a, b = convert.require_number(a), convert.require_number(b)
     if a.type == b.type == BOOL:
         return Expr('lor' if op[-3:] == 'max' else 'land', BOOL, (a, b))
-    t = join_types(a.type, b.type, fn.doubles)
+    t = join_types(a.type, b.type, fn.numba_types)
     if t in INTEGERS:
         return Expr(op[-3:], t, (a, b))
     if t == HALF:

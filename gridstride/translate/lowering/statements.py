@@ -141,7 +141,7 @@ class Lowering(Assignments):
 
     def add_result_type(self, stmt, new_type):
         "Record that the function returns a value of type `new_type`"
-        joined_type = join_types(self.result_type, new_type, self.doubles)
+        joined_type = join_types(self.result_type, new_type, self.numba_types)
         if joined_type is None:
             types = f'{describe_type(new_type)} here and {describe_type(self.result_type)} elsewhere'
             raise self.error(stmt, f'{self.source.name} returns {types}')

@@ -13,14 +13,14 @@ from .statements import Lowering
 class Unit:
     """A kernel (`main`, after `lower`), the device functions that it calls, and the constants that they share.
 
-    `doubles`: compute with Numba's types; `wide`: use 64 bits for every integer. A device function is lowered
+    `numba_types`: compute with Numba's types; `all_int64`: use 64 bits for every integer. A device function is lowered
     once per set of argument types.
     """
 
     arrays_class = Arrays  # lowers indices; the checked engine has a subclass
 
-    def __init__(self, doubles=False, wide=False):
-        self.doubles, self.wide = doubles, wide
+    def __init__(self, numba_types=False, all_int64=False):
+        self.numba_types, self.all_int64 = numba_types, all_int64
         self.kernel = None
         self.functions = {}
         self.constants = {}
@@ -53,8 +53,8 @@ class Unit:
             variable = fn.temporaries.setdefault(('parameter', name), Variable(name, v.node))
             variable.num_defs = 1
         variable.is_parameter, variable.argument_type = True, argument_type
-        value_type = DOUBLE if argument_type.type == WEAK and self.doubles else argument_type.type
-        variable.type = join_types(variable.type, value_type, self.doubles)
+        value_type = DOUBLE if argument_type.type == WEAK and self.numba_types else argument_type.type
+        variable.type = join_types(variable.type, value_type, self.numba_types)
         return Expr('var', variable.type, value=variable)
 
     def array_parameter(self, argument_type, name):
@@ -74,7 +74,7 @@ class Unit:
         "Return the buffer in constant memory that holds `values`, the elements of an array or tuple that `fn` captures"
         key = captured_object.name, id(captured_object.value)
         if key not in self.constants:
-            is_typed = values.dtype != np.float64 or fn.doubles or isinstance(captured_object.value, np.ndarray)
+            is_typed = values.dtype != np.float64 or fn.numba_types or isinstance(captured_object.value, np.ndarray)
             buffer = Buffer(captured_object.name, str(values.dtype) if is_typed else WEAK, 'const', values.ndim)
             buffer.dims = [const(n) for n in values.shape]
             buffer.values = values
@@ -147,7 +147,7 @@ class Unit:
             else callee.temporaries.setdefault(('parameter', name), Variable(name, variable.node))
         )
         parameter.is_parameter, parameter.num_defs = True, max(parameter.num_defs, 1)
-        parameter.type = join_types(parameter.type, argument.type, self.doubles)
+        parameter.type = join_types(parameter.type, argument.type, self.numba_types)
         return Expr('var', parameter.type, value=parameter)
 
     def unpack_result(self, fn, node, call_expr, callee):

@@ -156,7 +156,7 @@ class Values(Function):
 
     def float_literal(self, value, text=None):
         "Return the expression of a Python float; `text` is its spelling in the source"
-        expr = Expr('const', DOUBLE if self.doubles else WEAK, value=value)
+        expr = Expr('const', DOUBLE if self.numba_types else WEAK, value=value)
         return Literal(expr, text) if text else expr
 
     def lower_Name(self, node):
@@ -198,7 +198,7 @@ class Values(Function):
             return self.named_constant(_integer_type(value), name, value)
         if isinstance(value, float):
             return (
-                self.named_constant(DOUBLE if self.doubles else WEAK, name, value)
+                self.named_constant(DOUBLE if self.numba_types else WEAK, name, value)
                 if _is_finite(value)
                 else self.float_literal(value)
             )
@@ -333,7 +333,7 @@ class Values(Function):
             if not convert.is_number_like(operand):
                 message = 'a tuple with items that are not scalars must have a constant index'
                 raise self.error(node, message, 'Index the tuple with a literal.')
-            t = join_types(t, operand.type, self.doubles)
+            t = join_types(t, operand.type, self.numba_types)
         if expr.value and all(constant_value(operand) is not None for operand in expr.args):
             m = self.unit.constant(expr.value, np.array([constant_value(operand) for operand in expr.args]), self)
         else:
