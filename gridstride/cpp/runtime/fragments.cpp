@@ -1,5 +1,5 @@
 // Matrix multiply-accumulate instructions of a warp: mma.sync, and nvcuda::wmma with its fragments. The accumulators
-// are doubles, in which products of two floats are exact; they are rounded at the end.
+// are doubles, in which products of two floats are exact; they are rounded at the end. Those of bytes are integers.
 #include <string.h>
 #include "runtime.h"
 #include "sixteen_bits.h"
@@ -77,9 +77,7 @@ static void read_matrix(Element type, double *to, int size, void *const *lanes, 
             [](uint32_t x) { return double(bit_cast<float>(x & ~0x1fffu)); });
     case Element::f32: return read_elements<float>(to, size, lanes, operand, as_is);
     case Element::f64: return read_elements<double>(to, size, lanes, operand, as_is);
-    case Element::s8: return read_elements<int8_t>(to, size, lanes, operand, as_is);
-    case Element::u8: return read_elements<uint8_t>(to, size, lanes, operand, as_is);
-    case Element::s32: return read_elements<int32_t>(to, size, lanes, operand, as_is);
+    default: return;                       // bytes: multiply_bytes
     }
 }
 template <class F> static void write_lanes(const double *from, int size, void *const *lanes, F round) {
@@ -96,8 +94,6 @@ static void write_matrix(Element type, const double *from, int size, void *const
     case Element::f16:
         return write_lanes(from, size, lanes, [](double x) { return narrow<10>(round_to_odd(x)); });
     case Element::f32: return write_lanes(from, size, lanes, [](double x) { return float(x); });
-    case Element::s32:         // wraps around at 2^31
-        return write_lanes(from, size, lanes, [](double x) { return int(unsigned(static_cast<long long>(x))); });
     default: return write_lanes(from, size, lanes, [](double x) { return x; });
     }
 }
@@ -106,7 +102,52 @@ static void transpose(double *to, const double *from, int rows, int columns) {
     for (int row = 0; row < rows; row++)
         for (int column = 0; column < columns; column++) to[row * columns + column] = from[column * rows + row];
 }
+// Products of bytes: m * n is 256, and k is 16. Unsigned accumulators wrap around at 2^32, as on a GPU.
+constexpr int k_of_bytes = 16;
+template <class T, int outer> static void read_bytes(
+    uint32_t *to, void *const *lanes, int operand, bool transposed) {
+    constexpr int size = outer * k_of_bytes, bytes = size / 32;
+    T elements[size];
+    for (int lane = 0; lane < 32; lane++)
+        memcpy(elements + lane * bytes, static_cast<const FragmentOperands *>(lanes[lane])->x[operand], bytes);
+    if (!transposed)
+        for (int i = 0; i < size; i++) to[i] = uint32_t(int32_t(elements[i]));
+    else if (operand == 0)
+        for (int row = 0; row < outer; row++)
+            for (int i = 0; i < k_of_bytes; i++)
+                to[row * k_of_bytes + i] = uint32_t(int32_t(elements[i * outer + row]));
+    else
+        for (int i = 0; i < k_of_bytes; i++)
+            for (int column = 0; column < outer; column++)
+                to[i * outer + column] = uint32_t(int32_t(elements[column * k_of_bytes + i]));
+}
+template <class T, int m, int n> static void multiply_bytes(const FragmentMma &p, void *const *lanes) {
+    alignas(64) uint32_t a[m * k_of_bytes], b[k_of_bytes * n], c[m * n];
+    read_bytes<T, m>(a, lanes, 0, p.a_is_column_major), read_bytes<T, n>(b, lanes, 1, p.b_is_column_major);
+    constexpr int per_lane = m * n / 32;
+    for (int lane = 0; lane < 32; lane++)
+        memcpy(c + lane * per_lane, static_cast<const FragmentOperands *>(lanes[lane])->x[2], per_lane * sizeof *c);
+    typedef uint32_t Row __attribute__((vector_size(n * sizeof(uint32_t))));
+    for (int row = 0; row < m; row++) {
+        Row accumulators, row_of_b;
+        memcpy(&accumulators, c + row * n, sizeof accumulators);
+        for (int i = 0; i < k_of_bytes; i++) {
+            memcpy(&row_of_b, b + i * n, sizeof row_of_b);
+            accumulators += a[row * k_of_bytes + i] * row_of_b;
+        }
+        memcpy(c + row * n, &accumulators, sizeof accumulators);
+    }
+    for (int lane = 0; lane < 32; lane++)
+        memcpy(static_cast<const FragmentOperands *>(lanes[lane])->d, c + lane * per_lane, per_lane * sizeof *c);
+}
+template <class T> static void multiply_bytes(const FragmentMma &p, void *const *lanes) {
+    if (p.m == 8) multiply_bytes<T, 8, 32>(p, lanes);
+    else if (p.m == 16) multiply_bytes<T, 16, 16>(p, lanes);
+    else multiply_bytes<T, 32, 8>(p, lanes);
+}
 void multiply_fragments(const FragmentMma &p, void *const *lanes) {
+    if (p.operands == Element::u8) return multiply_bytes<uint8_t>(p, lanes);
+    if (p.operands == Element::s8) return multiply_bytes<int8_t>(p, lanes);
     alignas(64) double read_a[max_tile], read_b[max_tile], transposed_a[max_tile], transposed_b[max_tile], c[max_tile];
     read_matrix(p.operands, read_a, p.m * p.k, lanes, 0), read_matrix(p.operands, read_b, p.k * p.n, lanes, 1);
     read_matrix(p.addend, c, p.m * p.n, lanes, 2);

@@ -44,11 +44,12 @@ static void allocate_in_cluster(Worker &w, size_t site, const char *name, const 
     detector.enter(w);
     w.offset[site] = 1 + allocate(w, name, shape);
 }
-void *shared_alloc(int site, const char *name, const Shape &shape) {
+void *shared_alloc(const int *declaration, const char *name, const Shape &shape) {
     Worker &w = *worker;
-    if (size_t(site) >= w.offset.size()) w.offset.resize(size_t(site) + 16, 0);
-    if (!w.offset[size_t(site)]) allocate_in_cluster(w, size_t(site), name, shape);
-    return w.shared + w.offset[size_t(site)] - 1;
+    const size_t site = size_t(*declaration);
+    if (site >= w.offset.size()) w.offset.resize(site + 16, 0);
+    if (!w.offset[site]) allocate_in_cluster(w, site, name, shape);
+    return w.shared + w.offset[site] - 1;
 }
 // Returns the file scope of the module with this code. An OS thread creates all its variables at once, possibly before
 // its first launch.

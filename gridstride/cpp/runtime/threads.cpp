@@ -119,22 +119,40 @@ inline void Worker::switch_to_ready() {
         if (!release_waiting(!waits_for_grid())) return suspend_block(self);
         find_ready(next_slot);
     }
-    if (next_slot != current_slot || fiber[next_slot] != &self) {
-        current_slot = next_slot;
-        threadIdx = index[rank[next_slot]];
-        detector.begin_thread(*this);
-        // prefetches two cache lines of the stack of the thread after it
-        if (next_slot + 2 < num_threads && next_slot + 2 < num_started) {
-            const char *sp = static_cast<const char *>(fiber[next_slot + 2]->sp_hint());
-            __builtin_prefetch(sp), __builtin_prefetch(sp + 64);
-        }
-        switch_fiber(self, *fiber[next_slot]);
+    if (next_slot != current_slot || fiber[next_slot] != &self) resume(self, next_slot);
+}
+
+inline void Worker::resume(Fiber &self, int next_slot) {
+    current_slot = next_slot;
+    threadIdx = index[rank[next_slot]];
+    detector.begin_thread(*this);
+    // prefetches two cache lines of the stack of the thread after it
+    if (next_slot + 2 < num_threads && next_slot + 2 < num_started) {
+        const char *sp = static_cast<const char *>(fiber[next_slot + 2]->sp_hint());
+        __builtin_prefetch(sp), __builtin_prefetch(sp + 64);
     }
+    switch_fiber(self, *fiber[next_slot]);
 }
 
 inline void Worker::switch_threads() {
     switch_to_ready();
     if (__builtin_expect(reports_wait, false)) report_wait_location();
+}
+
+// Switches to a thread that can run, if possible of the warp that waits: the stacks of one warp fit into the L1 cache.
+// The number of such switches is limited, because the warp may wait for another one in a loop.
+inline void Worker::switch_to_lane(int thread_rank) {
+    const int first = thread_rank & ~31, end = std::min(first + 32, num_threads);
+    if (num_started == num_threads && !options.order && num_lane_switches++ % 8192 != 8191) {
+        const void *state_byte = current_slot + 1 < end && state[current_slot + 1] == ready
+            ? state + current_slot + 1 : memchr(state + first, ready, size_t(end - first));
+        if (state_byte) {
+            resume(*fiber[current_slot], int(static_cast<const uint8_t *>(state_byte) - state));
+            if (__builtin_expect(reports_wait, false)) report_wait_location();
+            return;
+        }
+    }
+    switch_threads();
 }
 
 inline void Worker::wait(State new_state) {

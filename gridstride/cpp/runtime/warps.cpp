@@ -79,7 +79,7 @@ static inline unsigned run_warp_operation(
     w.line[rank] = line;
     w.state[w.current_slot] = in_warp;
     detector.finish_pending_writes();
-    if (!w.try_complete_warp(warp, lane)) w.switch_threads();
+    if (!w.try_complete_warp(warp, lane)) w.switch_to_lane(rank);
     if (all) *all = warp.exchange_of[lane]->slot;
     return warp.group[lane];
 }
@@ -94,6 +94,38 @@ void run_for_warp(const char *instruction, void *operand, void (*collective)(voi
     Warp &warp = w.warps[current_rank() / 32];
     warp.instruction[lane()] = instruction, warp.collective[lane()] = collective;
     run_warp_operation(~0u, collective_operation, &operand, sizeof operand, line);
+}
+static void do_nothing(void *const *) {}
+static inline void copy_elements(char *to, const char *from, size_t bytes) {
+    if (bytes == 8) memcpy(to, from, 8);
+    else if (bytes == 16) memcpy(to, from, 16);
+    else if (bytes == 32) memcpy(to, from, 32);
+    else memcpy(to, from, bytes);
+}
+void move_fragment(const char *function, const FragmentLayout &layout, void *x, void *matrix, unsigned ldm,
+    bool transposed, bool stores, int line) {
+    // PTX requires alignment to the number of bytes that a lane holds: 8 for 16x16 signed chars. The CUDA guide
+    // requires 32, but CUDA's own samples violate that.
+    const unsigned bytes_of_lane = layout.elements * layout.element_bytes;
+    if (reinterpret_cast<uintptr_t>(matrix) % bytes_of_lane) must_be_aligned(matrix, bytes_of_lane, function, line);
+    const unsigned step = transposed ? 1 : std::min(layout.elements, layout.inner),
+        bytes = step * layout.element_bytes, log_inner = unsigned(__builtin_ctz(layout.inner)),
+        first = unsigned(current_rank() % 32) * layout.elements;
+    for (unsigned i = 0; i < layout.elements; i += step) {                   // contiguous elements are one access
+        const size_t index = (first + i) % layout.size, major = index >> log_inner, minor = index % layout.inner;
+        char *const element = static_cast<char *>(matrix) +
+            (transposed ? minor * ldm + major : major * ldm + minor) * layout.element_bytes;
+        char *const own = static_cast<char *>(x) + i * layout.element_bytes;
+        if (detector.is_enabled) {
+            const uintptr_t a = reinterpret_cast<uintptr_t>(element);
+            const uint32_t location = line_bit | uint32_t(line);
+            if (!detector.fast_shared_accesses(a - detector.shared_base, bytes, stores, location))
+                detector.access(a, bytes, stores, location);
+        }
+        if (stores) copy_elements(element, own, bytes);
+        else copy_elements(own, element, bytes);
+    }
+    run_for_warp(function, nullptr, do_nothing, line);
 }
 unsigned active_mask(int line) {
     Worker &w = *worker;

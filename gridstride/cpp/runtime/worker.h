@@ -146,6 +146,7 @@ struct Worker {
     bool is_division_overflow = false;
     void *signal_stack = nullptr;
     uint32_t num_spins = 0, num_yields = 0;
+    uint32_t num_lane_switches = 0;                // consecutive ones within a warp
     Poll polls[max_threads];                       // by rank
     // Resident blocks: each has a Worker; the first one uses the Worker of the OS thread.
     Worker *root = this;                           // the Worker of the OS thread; all blocks return to its main fiber
@@ -194,6 +195,8 @@ struct Worker {
     void wait(State new_state);
     void switch_to_ready();
     void switch_threads();
+    void switch_to_lane(int thread_rank);
+    void resume(Fiber &self, int next_slot);
     bool find_ready(int &ready_slot) const;
     void release_active_lanes();
     bool release_waiting(bool reports_deadlock = true);

@@ -144,7 +144,7 @@ template <class List, int i> struct ParameterIn;
 template <class... P, int i> struct ParameterIn<Parameters<P...>, i> : Nth<i, std::decay_t<P>...> {};
 template <class List, int i> using ParameterAt = typename ParameterIn<List, i>::type;
 
-template <class T> Shape shape() {
+template <class T> constexpr Shape shape() {
     using Item = std::remove_all_extents_t<T>;
     return {std::extent_v<T> || !std::is_array_v<T>
                 ? sizeof(std::conditional_t<std::is_array_v<T> && !std::extent_v<T>, Item, T>)
@@ -153,12 +153,19 @@ template <class T> Shape shape() {
         {std::extent_v<T>, std::extent_v<T, 1>, std::extent_v<T, 2>, std::extent_v<T, 3>}};
 }
 
+// A constant, because otherwise each thread would fill in a shape, by instrumented writes.
+template <class T, size_t alignment> constexpr Shape make_declared_shape() {
+    Shape s = shape<T>();
+    s.alignment = alignment > alignof(T) ? alignment : alignof(T), s.has_alignment = alignment != 0;
+    return s;
+}
+template <class T, size_t alignment> inline constexpr Shape declared_shape = make_declared_shape<T, alignment>();
+
 template <class T, int> struct Site { static inline const int index = shared_site(); };
 
 template <class T, int counter, size_t alignment = 0> inline T &shared(const char *name) {
-    Shape s = shape<T>();
-    s.alignment = alignment > alignof(T) ? alignment : alignof(T), s.has_alignment = alignment != 0;
-    return *static_cast<std::remove_cv_t<T> *>(shared_alloc(Site<T, counter>::index, name, s));
+    return *static_cast<std::remove_cv_t<T> *>(
+        shared_alloc(&Site<T, counter>::index, name, declared_shape<T, alignment>));
 }
 template <class T, int> T &file_shared(const char *name) {
     return *static_cast<std::remove_cv_t<T> *>(shared_at_file_scope(name, shape<T>()));

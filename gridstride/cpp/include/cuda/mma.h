@@ -55,8 +55,6 @@ template <class Use, int m, int n, int k, class T, class Layout = void> struct a
     using element_type = T;
     using storage_element_type = std::conditional_t<std::is_same_v<T, precision::tf32>, float, T>;
     storage_element_type x[num_elements];
-
-    static int element_index(int lane, int i) { return (lane * num_elements + i) % size; }
 };
 template <class Use, int m, int n, int k, class T, class Layout = void> struct UnemulatedFragment {
     using element_type = int;
@@ -88,25 +86,14 @@ template <class T> constexpr gridstride::Element element() {
            : std::is_same_v<T, unsigned char>     ? Element::u8
                                                   : Element::s32;
 }
-inline void do_nothing(void *const *) {}
-
-// Loads or stores the lane's elements; contiguous elements are one access.
+// Loads or stores the lane's elements.
 template <bool stores, class F, class P>
 GRIDSTRIDE_NO_TSAN void load_or_store(const char *function, F &f, P *p, unsigned ldm, bool transposed, int line) {
-    // PTX requires alignment to the number of bytes that a lane holds: 8 for 16x16 signed chars. The CUDA guide
-    // requires 32, but CUDA's own samples violate that.
-    gridstride::must_be_aligned(p, sizeof f.x, function, line);
-    constexpr int run = int(F::num_elements) < F::inner ? int(F::num_elements) : F::inner;
-    const int step = transposed ? 1 : run, lane = gridstride::lane();
-    for (int i = 0; i < F::num_elements; i += step) {
-        const int index = F::element_index(lane, i), major = index / F::inner, minor = index % F::inner;
-        P *element = transposed ? p + size_t(minor) * ldm + major : p + size_t(major) * ldm + minor;
-        const unsigned bytes = unsigned(step * sizeof(P));
-        gridstride::report_access(element, bytes, stores, line);
-        if constexpr (stores) gridstride::copy_unchecked(element, &f.x[i], bytes);
-        else gridstride::copy_unchecked(&f.x[i], element, bytes);
-    }
-    gridstride::run_for_warp(function, nullptr, do_nothing, line);
+    static constexpr gridstride::FragmentLayout layout = {
+        sizeof(P), unsigned(F::num_elements), unsigned(F::size), unsigned(F::inner)};
+    using X = std::remove_const_t<typename F::storage_element_type>;
+    gridstride::move_fragment(function, layout, const_cast<X *>(f.x), const_cast<std::remove_const_t<P> *>(p), ldm,
+        transposed, stores, line);
 }
 template <class T> GRIDSTRIDE_INLINE void check_stride(unsigned ldm) {
     if (ldm * sizeof(T) % 16)
@@ -120,6 +107,11 @@ template <class D, class A, class B, class C> struct Mma {
             element<typename C::element_type>(), element<typename D::element_type>(), A::is_column_major,
             B::is_column_major};
         gridstride::multiply_fragments(product, operands_of_lanes);
+    }
+    // The operands are not instrumented: they are elements of fragments, which other threads cannot access.
+    static GRIDSTRIDE_NO_TSAN void run(void *d, const void *a, const void *b, const void *c, int line) {
+        gridstride::FragmentOperands operands = {{a, b, c}, d};
+        gridstride::run_for_warp("mma_sync", &operands, multiply_all, line);
     }
 };
 }
@@ -161,8 +153,7 @@ GRIDSTRIDE_INLINE void mma_sync(fragment<accumulator, m, n, k, D> &d, const frag
         "mma_sync: half accumulators need half operands");
     using Mma = emulator::Mma<fragment<accumulator, m, n, k, D>, fragment<matrix_a, m, n, k, T, LA>,
         fragment<matrix_b, m, n, k, T, LB>, fragment<accumulator, m, n, k, C>>;
-    gridstride::FragmentOperands operands = {{a.x, b.x, c.x}, d.x};
-    gridstride::run_for_warp("mma_sync", &operands, Mma::multiply_all, line);
+    Mma::run(d.x, a.x, b.x, c.x, line);
 }
 }
 }

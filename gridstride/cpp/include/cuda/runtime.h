@@ -20,7 +20,16 @@ typedef struct GridstrideStream *cudaStream_t;
 // The built-in variables, which the scheduler sets at each switch to a thread. The TLS model initial-exec makes each
 // read a load; otherwise it would be a call.
 #define GRIDSTRIDE_BUILTIN extern GRIDSTRIDE_API __attribute__((tls_model("initial-exec"))) __thread
+// In a kernel, the indices are constants of its thread. In a checked build with g++ they are declared as constants,
+// because g++ instruments no reads of these; ThreadIndexScope (thrust/iterators.h) sets them by another name.
+#if defined GRIDSTRIDE_CHECKED && !defined __clang__ && !defined __APPLE__
+GRIDSTRIDE_BUILTIN const uint3 threadIdx, blockIdx;
+GRIDSTRIDE_BUILTIN uint3 gs_thread_idx __asm__("threadIdx"), gs_block_idx __asm__("blockIdx");
+#else
 GRIDSTRIDE_BUILTIN uint3 threadIdx, blockIdx;
+#define gs_thread_idx threadIdx
+#define gs_block_idx blockIdx
+#endif
 GRIDSTRIDE_BUILTIN dim3 blockDim, gridDim;
 #undef GRIDSTRIDE_BUILTIN
 static constexpr int warpSize = 32;
@@ -304,7 +313,8 @@ GRIDSTRIDE_API char *symbol_address(const void *symbol) GRIDSTRIDE_NOT_READ(1); 
 // The shape of an array in shared memory; `has_alignment`: whether its declaration specifies an alignment
 struct Shape { size_t bytes, itemsize; int rank; size_t dims[4], alignment = 16; bool has_alignment = true; };
 GRIDSTRIDE_API int shared_site();                                  // returns an index for a declaration
-GRIDSTRIDE_API void *shared_alloc(int site, const char *name, const Shape &);
+// `site`: the address of the index, so that the instrumented caller does not read it
+GRIDSTRIDE_API void *shared_alloc(const int *site, const char *name, const Shape &) GRIDSTRIDE_NOT_READ(1);
 GRIDSTRIDE_API void *shared_at_file_scope(const char *name, const Shape &);
 GRIDSTRIDE_API void *shared_dynamic(const char *name, const Shape &);
 
@@ -433,6 +443,12 @@ struct FragmentOperands {
     void *d;
 };
 GRIDSTRIDE_API void multiply_fragments(const FragmentMma &, void *const *operands_of_lanes);
+// Element i of a lane is element `lane * elements + i`, modulo `size`, of the matrix, which has `inner` contiguous
+// elements per row (or per column).
+struct FragmentLayout { unsigned element_bytes, elements, size, inner; };
+// Loads, or stores, the elements `x` of the current lane, and waits for the other lanes of its warp.
+GRIDSTRIDE_API void move_fragment(const char *function, const FragmentLayout &, void *x, void *matrix, unsigned ldm,
+    bool transposed, bool stores, int line);
 
 // wgmma: d (64 x n) = a (64 x k) @ b (k x n), plus d if `accumulates`. A thread must not read its accumulators before
 // it has waited.

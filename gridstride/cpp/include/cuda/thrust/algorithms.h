@@ -57,20 +57,20 @@ template <class I> void reorder(I first, const std::vector<size_t> &order) {
 template <class I, class F> I for_each(I first, I last, F f) {
     emulated::DeviceAccessScope access;
     emulated::ThreadIndexScope thread(last - first);
-    for (; first != last; ++first, ++thread) f(*first);
+    for (; first != last; ++first, ++thread) thread.call(f, *first);
     return first;
 }
 template <class I, class N, class F> I for_each_n(I first, N n, F f) { return thrust::for_each(first, first + n, f); }
 template <class I, class O, class F> O transform(I first, I last, O out, F f) {
     emulated::DeviceAccessScope access;
     emulated::ThreadIndexScope thread(last - first);
-    for (; first != last; ++first, ++out, ++thread) *out = f(*first);
+    for (; first != last; ++first, ++out, ++thread) *out = thread.call(f, *first);
     return out;
 }
 template <class I, class J, class O, class F> O transform(I first, I last, J second, O out, F f) {
     emulated::DeviceAccessScope access;
     emulated::ThreadIndexScope thread(last - first);
-    for (; first != last; ++first, ++second, ++out, ++thread) *out = f(*first, *second);
+    for (; first != last; ++first, ++second, ++out, ++thread) *out = thread.call(f, *first, *second);
     return out;
 }
 template <class I, class O, class F, class Predicate>
@@ -90,7 +90,7 @@ template <class I, class N, class T> I fill_n(I first, N n, const T &x) {
 template <class I, class F> void generate(I first, I last, F f) {
     emulated::DeviceAccessScope access;
     emulated::ThreadIndexScope thread(last - first);
-    for (; first != last; ++first, ++thread) *first = f();
+    for (; first != last; ++first, ++thread) *first = thread.call(f);
 }
 template <class I, class N, class F> void generate_n(I first, N n, F f) { thrust::generate(first, first + n, f); }
 template <class I, class T, class S> void sequence(I first, I last, T x, S step) {
@@ -102,7 +102,7 @@ template <class I> void sequence(I first, I last) { thrust::sequence(first, last
 template <class I, class F> void tabulate(I first, I last, F f) {
     emulated::DeviceAccessScope access;
     emulated::ThreadIndexScope thread(last - first);
-    for (std::ptrdiff_t i = 0; first != last; ++first, ++thread, i++) *first = f(i);
+    for (std::ptrdiff_t i = 0; first != last; ++first, ++thread, i++) *first = thread.call(f, i);
 }
 template <class I, class T> void replace(I first, I last, const T &old, const T &x) {
     emulated::DeviceAccessScope access;

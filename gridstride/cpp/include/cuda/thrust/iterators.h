@@ -18,24 +18,29 @@ struct DeviceAccessScope {
 class ThreadIndexScope {
     static constexpr unsigned block_threads = 256;
     const bool is_active = !gridstride::on_device();
-    const uint3 saved_thread_idx = threadIdx, saved_block_idx = blockIdx;
+    const uint3 saved_thread_idx = gs_thread_idx, saved_block_idx = gs_block_idx;
     const dim3 saved_block_dim = blockDim, saved_grid_dim = gridDim;
 
 public:
     explicit ThreadIndexScope(std::ptrdiff_t elements) {
         if (!is_active) return;
-        threadIdx = blockIdx = {0, 0, 0};
+        gs_thread_idx = gs_block_idx = {0, 0, 0};
         blockDim = dim3(block_threads);
         gridDim = dim3(unsigned((elements + block_threads - 1) / block_threads));
     }
     ThreadIndexScope(const ThreadIndexScope &) = delete;
+    // Calls `f` for one element. It is not inlined, because the compiler knows the indices as constants.
+    template <class F, class... A> static GRIDSTRIDE_NOINLINE decltype(auto) call(F &f, A &&...arguments) {
+        __asm__ volatile("" ::: "memory");             // otherwise several calls could become one
+        return f(std::forward<A>(arguments)...);
+    }
     ThreadIndexScope &operator++() {
-        if (is_active && ++threadIdx.x == block_threads) threadIdx.x = 0, blockIdx.x++;
+        if (is_active && ++gs_thread_idx.x == block_threads) gs_thread_idx.x = 0, gs_block_idx.x++;
         return *this;
     }
     ~ThreadIndexScope() {
         if (!is_active) return;
-        threadIdx = saved_thread_idx, blockIdx = saved_block_idx;
+        gs_thread_idx = saved_thread_idx, gs_block_idx = saved_block_idx;
         blockDim = saved_block_dim, gridDim = saved_grid_dim;
     }
 };
