@@ -200,6 +200,8 @@ X,F64,T = torch.zeros(4),torch.zeros(4, dtype=torch.float64),torch.zeros(4,4).t(
     ('square', (X,np.zeros((4,4),'f4').T[1:],4), r'argument 2, .*contiguous.*np\.ascontiguousarray'),
     ('square', (X.to_sparse(),X,4), r'argument 1, .*sparse.*\.to_dense\(\)'),
     ('square', (np.ma.zeros(4, 'f4'),X,4), r'argument 1, .*masked.*\.filled'),
+    ('square', (X,np.zeros(4,'>f4'),4), r'argument 2, .*float32.*>f4'),
+    ('square', (X,torch._neg_view(X),4), r'argument 2, .*negated.*\.resolve_neg\(\)'),
     ('square', (X,[1.,2.],2), r'argument 2, .* list\b.*torch.tensor'),
     ('square', (X,3,2), r'argument 2, .* int\b'),
     ('square', (X,X,4.), r'argument 3, int n, .*4\.0.*int\(\.\.\.\).*//'),
@@ -213,6 +215,12 @@ X,F64,T = torch.zeros(4),torch.zeros(4, dtype=torch.float64),torch.zeros(4,4).t(
 def test_wrong_arguments(k, name, args, what):
     assert re.search(what, str(fails(LaunchError if 'arguments' in what else TypeError, k[name][1,4], *args)))
     assert not X.any()
+
+@pytest.mark.parametrize('wrong', [(1.,32), (1,32.), ((1.,1),32), (1,(32,1.))])
+def test_a_float_is_not_a_size_even_if_an_equal_integer_was_one(k, wrong):
+    k.square[1,32](X, torch.zeros(4), 4)
+    k.square[(1,1),(32,1)](X, torch.zeros(4), 4)
+    assert fails(LaunchError, k.square[wrong], X, torch.zeros(4), 4).code=='sizes'
 
 @pytest.mark.parametrize('params,what', [
     ('float &x', '^k .*float & x, .*pointer'),

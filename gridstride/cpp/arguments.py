@@ -1,6 +1,6 @@
 """Checks the arguments of a launch against the parameters that a kernel's source declares."""
 
-import ctypes, re
+import ctypes, re, sys
 from functools import lru_cache, partial
 
 import numpy as np
@@ -225,6 +225,61 @@ def check_argument(
         _check_value(x, dtype, make_error)
     elif x is not None:
         _check_array(x, dtype, make_error, device, is_const_pointer(p.type))
+
+
+def _accepts_float(x):
+    return type(x) is float
+
+
+def _make_integer_test(dtype):
+    "Return a function of an argument: whether it is an integer that fits into `dtype`"
+    bits = 8 * ctypes.sizeof(SCALARS[dtype])
+    least = 0 if dtype.startswith('uint') else -(1 << bits - 1)
+    end = least + (1 << bits)
+
+    def accepts_integer(x):
+        return type(x) is int and least <= x < end
+
+    return accepts_integer
+
+
+def _make_array_test(dtype, device):
+    "Return a function of an argument: whether it is a tensor, or an array, that can be passed for a pointer"
+    on_gpu = device == 'cuda'
+
+    def accepts_array(x):
+        torch = sys.modules.get('torch')
+        if torch is not None and type(x) is torch.Tensor:
+            return (
+                (dtype is None or x.dtype is getattr(torch, dtype, None))
+                and (x.is_cuda if on_gpu else x.is_cpu)
+                and x.layout is torch.strided
+                and not x.is_nested
+                and x.is_contiguous()
+                and not (x.is_neg() or x.is_conj())
+            )
+        is_array = type(x) is np.ndarray and not on_gpu
+        has_dtype = is_array and (dtype is None or (x.dtype.name == dtype and x.dtype.isnative))
+        return has_dtype and x.flags.c_contiguous and x.flags.writeable
+
+    return accepts_array
+
+
+def argument_tests(params: list, device: str) -> list:
+    """Return a function per parameter, which takes an argument and returns whether `check_argument` accepts it, for the
+    arguments that most launches have; False says nothing"""
+    tests = []
+    for p in params:
+        dtype, is_pointer = dtype_of(p.type)
+        if is_pointer:
+            tests.append(_make_array_test(dtype, device))
+        elif dtype in ('float32', 'float64'):
+            tests.append(_accepts_float)
+        elif dtype in SCALARS and 'int' in dtype:
+            tests.append(_make_integer_test(dtype))
+        else:
+            tests.append(lambda x: False)
+    return tests
 
 
 def check_arguments(kernel: str, params: list, args, device: str):

@@ -283,6 +283,9 @@ def _allowed_findings(findings):
     return ''.join(f'{code} {kernel} {line}\n' for code, kernel, line in findings).encode()
 
 
+_prepared = None  # what the runtime's options depend on, at the last call of `prepare`
+
+
 def prepare(
     checks,  # the detectors that the kernels were compiled for, as `cuda_kernel` takes them
     seconds=None,  # the time limit per kernel; None: that of `options`
@@ -291,10 +294,15 @@ def prepare(
     """Set the runtime's options for the next launch; a detector runs if it is in `checks` and `options` enables it.
 
     Raises `NotEmulated` under `sim.options(warp=64)`: the emulator has no other warp size."""
+    global _prepared
     _pending_errors.clear()
     _current_call.sources = sources
     current_settings = values_of(settings)
     current_limits = values_of(limits)
+    environment = os.environ.get('GRIDSTRIDE_DEVICE_MEMORY'), os.environ.get('GRIDSTRIDE_DEVICES')
+    inputs = load_runtime(), checks, seconds, current_settings, current_limits, environment
+    if inputs == _prepared:
+        return
     if current_settings['warp'] != 32:
         raise NotEmulated(
             f'the emulator of CUDA C does not support warps of {current_settings["warp"]} threads\n'
@@ -310,6 +318,7 @@ def prepare(
     load_runtime().gridstride_set_options(ctypes.byref(c_options))
     load_runtime().gridstride_limit_swaps(current_settings['swaps'])
     load_runtime().gridstride_allow_findings(_allowed_findings(current_settings['allowed_findings']))
+    _prepared = inputs
 
 
 def array_at(line, column):

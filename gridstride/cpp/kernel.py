@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Union
 import numpy as np
 
 from . import emulator
-from .arguments import SCALARS, check_arguments, dtype_of, format_param, resolve_type, type_names
+from .arguments import SCALARS, argument_tests, check_arguments, dtype_of, format_param, resolve_type, type_names
 from .toolchain.build import CompileError, emulate
 from .toolchain.compilers import CompilerMissing, nvcc
 from .toolchain.cache import build
@@ -66,6 +66,9 @@ class Kernel:
         self.build_result = build_result
         self.handle = getattr(run, 'handle', None)  # the driver's handle, on a GPU
         self._large_clusters = False
+        self._argument_tests = argument_tests(params, device)
+        # on the emulator, for configurations of integers: the function that launches it, and the validated sizes
+        self._launchers, self._configs = {}, {}
         module = self.handle and run.parameters is not None and launcher()
         self._launches = Launches(self, module, run.parameters, run.launch_attributes) if module else None
         self.__doc__ = f'__global__ void {name}({", ".join(map(format_param, params))})'
@@ -80,6 +83,13 @@ class Kernel:
         if (launches := self._launches) is not None:
             if launches.are_integers(config) or launches.are_integers(config := with_stream_handle(config)):
                 return launches[config]
+        elif _has_only_integers(config):
+            if (launcher := self._launchers.get(config)) is None:
+                brackets = read_brackets(self.__name__, config)
+                launcher = ConfiguredKernel(self._launch_from_integers, *brackets)
+                if len(self._launchers) < MAX_CACHED_LAUNCHES:
+                    self._launchers[config] = launcher
+            return launcher
         return self.checking_launcher(config)
 
     def checking_launcher(self, config):
@@ -91,6 +101,14 @@ class Kernel:
         require_positional(self.__name__, named)
         self.launch(args, grid, block, stream, shared)
 
+    def _launch_from_integers(self, grid, block, stream, shared, /, *args, **named):
+        require_positional(self.__name__, named)
+        if (config := self._configs.get((grid, block, stream, shared))) is None:
+            config = configure(self.__name__, grid, block, stream, shared, opts_in=True)
+            if len(self._configs) < MAX_CACHED_LAUNCHES:
+                self._configs[grid, block, stream, shared] = config
+        self._launch_configured(args, config)
+
     def __reduce__(self):
         "Pickle the kernel as its source: unpickling compiles it, or finds it in the cache"
         return cuda_kernel, (self.src, self.__name__, self.checks)
@@ -100,8 +118,13 @@ class Kernel:
         config = configure(
             self.__name__, grid, block, stream, shared, cluster, opts_in=True, large_clusters=self._large_clusters
         )
-        check_arguments(self.__name__, self.params, args, self.device)
-        args = [np.array(x) if isinstance(x, np.ndarray) and not x.flags.writeable else x for x in args]
+        self._launch_configured(args, config)
+
+    def _launch_configured(self, args, config):
+        tests = self._argument_tests
+        if len(args) != len(tests) or not all([accepts(x) for accepts, x in zip(tests, args)]):
+            check_arguments(self.__name__, self.params, args, self.device)
+            args = [np.array(x) if isinstance(x, np.ndarray) and not x.flags.writeable else x for x in args]
         if self.handle:
             ensure_max_dynamic_smem(self, config.shared)
             return self._run(args, *config)
@@ -117,6 +140,16 @@ class Kernel:
         if self.handle:
             allow_large_clusters(self.handle, self.__name__)
         self._large_clusters = True
+
+
+def _has_only_integers(config):
+    "Return whether a launch configuration consists of integers and tuples of integers"
+    if type(config) is not tuple:
+        return False
+    for size in config:
+        if type(size) is not int and (type(size) is not tuple or any([type(n) is not int for n in size])):
+            return False
+    return True
 
 
 def with_stream_handle(config):

@@ -567,7 +567,8 @@ class Library:
 
     def launch(self, kernel, grid, block, args, shared=0, stream=None, cluster=(1, 1, 1), large_clusters=False):
         "Launch an exported kernel by its name; `grid` and `block` as for `dim3`"
-        grid, block, cluster = (size if type(size) is dim3 else dim3(size) for size in (grid, block, cluster))
+        if not type(grid) is type(block) is type(cluster) is dim3:
+            grid, block, cluster = map(dim3, (grid, block, cluster))
         return self.kernels[kernel].run(args, grid, block, shared, stream, cluster, large_clusters)
 
     def call(self, entry, call):
