@@ -76,12 +76,26 @@ def pictures(nbs=ROOT/'nbs'):
     return {**found, **{p.name: p.read_text(encoding='utf-8') for p in sorted((ROOT/'images').glob('*.svg'))}}
 
 
+STYLE = re.compile('<style>.*?</style>', re.S)
+
+
+def shown(pictures):
+    """Return the body of a page with all pictures. It has only the last of equal style sheets, because each applies to
+    the whole page, and only the frame of a picture without texts, because nothing else of it is tested"""
+    text = ''.join(f'<div id="{name}">{svg if "<text" in svg else frame(svg)}</div>' for name, svg in pictures.items())
+    last = {m[0]: m.start() for m in STYLE.finditer(text)}
+    return STYLE.sub(lambda m: m[0] if last[m[0]] == m.start() else '', text)
+
+
+def frame(svg): return ''.join([re.search('<svg[^>]*>', svg)[0], *STYLE.findall(svg), '</svg>'])
+
+
 def looked_at(pictures):
     "What cannot be read, one sentence each: one browser, which shows all pictures at each width and in each theme"
     found = {}
     with chromium() as browser:
         page = browser.new_page()
-        page.set_content(PAGE.format(''.join(f'<div id="{name}">{svg}</div>' for name, svg in pictures.items())))
+        page.set_content(PAGE.format(shown(pictures)))
         for width, themes in PAGES.items():
             page.set_viewport_size(dict(width=width, height=900))
             for theme in themes:
