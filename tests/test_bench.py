@@ -404,7 +404,7 @@ def test_sizes(rng):
     s = compare({'a': np.square, 'b': lambda x: x*x}, make, sizes=[10, 20], bytes=lambda n: 16*n, check=np.square,
                 clock=Fake(lambda i, _: .001))
     assert made == [10, 20] == [c.size for c in s] and [c.timings['a'].bytes for c in s] == [160, 320]
-    assert s._repr_png_().startswith(b'\x89PNG') and len(re.findall(r'over a\b', repr(s))) == 2
+    assert s._repr_mimebundle_()['image/png'].startswith(b'\x89PNG') and len(re.findall(r'over a\b', repr(s))) == 2
 
 
 def test_a_flush_is_one_of_three():
@@ -498,8 +498,9 @@ def test_ncu_counts():
 
 
 @pytest.mark.slow
-def test_a_picture_is_a_png():
-    assert roofline({'k': (1e9, 8e9, 1e-3), 'l': (1, 8)}, roof=H100)._repr_png_().startswith(b'\x89PNG')
+def test_a_plot_is_shown_as_png_and_svg():
+    images = roofline({'k': (1e9, 8e9, 1e-3), 'l': (1, 8)}, roof=H100)._repr_mimebundle_()
+    assert images['image/png'].startswith(b'\x89PNG') and images['image/svg+xml'].startswith('<svg ')
 
 
 # The package

@@ -149,7 +149,15 @@ undefined(globals(), set())'''
 
 # To draw a plot as PNG and as SVG takes up to a second. Every fourth lesson shows its plots; the others only make them.
 SHOWN_PLOTS = {path.name for path in L.lessons()[1::4]}
-NO_PLOTS = "import matplotlib; matplotlib.use('agg')"
+NO_PLOTS = """import matplotlib
+matplotlib.use('agg')
+from gridstride.support import plots
+def draw_and_close(draw):
+    figure = draw().figure
+    matplotlib.pyplot.close(figure)
+    return {}
+plots.images_of = draw_and_close
+del draw_and_close, plots"""
 
 
 def add_cells(path, before, after):

@@ -218,11 +218,8 @@ class Roofline(Expectations):
             ax.plot([p.intensity] * 2, [p.tflops, p.limit], color='grey', lw=0.8, ls=':')
         ax.plot(p.intensity, p.tflops or p.limit, ls='', **marker)
 
-    def _repr_png_(self):
-        return plots.image_of(self.plot, 'png')
-
-    def _repr_svg_(self):
-        return plots.image_of(self.plot, 'svg')
+    def _repr_mimebundle_(self, include=None, exclude=None):
+        return plots.images_of(self.plot)
 
 
 def roofline(

@@ -301,8 +301,5 @@ class Sweep(list):
     def __repr__(self):
         return '\n\n'.join(map(repr, self))
 
-    def _repr_png_(self):
-        return plots.image_of(self.plot, 'png')
-
-    def _repr_svg_(self):
-        return plots.image_of(self.plot, 'svg')
+    def _repr_mimebundle_(self, include=None, exclude=None):
+        return plots.images_of(self.plot)

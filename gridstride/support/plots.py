@@ -24,7 +24,7 @@ __all__ = [
     'use',
     'styled',
     'themed_svg',
-    'image_of',
+    'images_of',
     'label_points',
     'illegible_labels',
 ]
@@ -204,19 +204,17 @@ def _png_of(figure):
     return _quantize_colors(b64encode(buffer.getvalue()).decode())
 
 
-def image_of(
+def images_of(
     draw,  # called without arguments: draws a plot, and returns its axes
-    format,  # 'png' or 'svg'
-):
-    "Return a plot of the package as the bytes of a PNG image, or as an SVG string; the figure is closed"
+) -> dict:  # MIME type -> SVG string, bytes of a PNG image
+    "Return a plot of the package as SVG and as PNG, drawn once; the figure is closed"
     import matplotlib.pyplot as plt
 
     figure, buffer = draw().figure, BytesIO()
     try:
-        if format == 'svg':
-            return themed_svg(figure)
+        svg = themed_svg(figure)
         figure.savefig(buffer, format='png', bbox_inches='tight', dpi=90)
-        return buffer.getvalue()
+        return {'image/svg+xml': svg, 'image/png': buffer.getvalue()}
     finally:
         plt.close(figure)
 
@@ -244,7 +242,7 @@ def label_points(
     points,  # a list of (name, x, y), in the units of the axes
 ):
     "Label each point inside the axes, at a position where the label does not overlap other labels, points and lines"
-    ax.figure.canvas.draw()
+    ax.figure.draw_without_rendering()
     axes_box = ax.get_window_extent()
     occupied_boxes = [_marker_box(ax, x, y) for _, x, y in points]
     for name, x, y in points:
