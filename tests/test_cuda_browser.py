@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import pytest
 from browsers import chromium, needs_chromium
 from exhaustive import mark_exhaustive
+from found import names
 from gridstride.checker.pages import examples
 from test_lite import LITE, SETTINGS, build, lite, load, load_package, served  # noqa: F401  (`lite` is a fixture)
 from test_site_browsers import AXE, VIOLATIONS, firefox
@@ -134,6 +135,19 @@ def run_program(page, url, text):
     return page.get_attribute('#result', 'data-code') or ''
 
 
+# the first race is allowed, so the kernel continues to the second one
+ALLOWED_RACE = """import numpy as np
+from gridstride import cuda_kernel
+from gridstride.diagnostics.settings import change, settings
+two = cuda_kernel(r'''__global__ void two(int *a, int *b) {
+    a[0] += 1;
+    b[0] = threadIdx.x;
+}''')
+with change(settings, allowed_findings=frozenset({('race', 'two', 2)})):
+    two[1, 32](np.zeros(1, np.int32), np.zeros(1, np.int32))
+"""
+
+
 def run_page_of(page, url, kind, code):
     "Run the wrong kernel of the page of a finding; return the code of its finding"
     return run_program(page, url, examples()[kind, code][1])
@@ -162,6 +176,9 @@ def test_the_playground_finds_what_the_emulator_finds(lite):  # noqa: F811
         page.wait_for_selector('#run:enabled', timeout=400_000)
         assert page.text_content('#result').strip() == '42'
         assert run_page_of(page, server.url, 'crash', 'host_memory') == 'crash host_memory'
+        assert run_program(page, server.url, ALLOWED_RACE) == 'racecheck race' and lines_of(page, 'now') == [6]
+        assert run_page_of(page, server.url, 'synccheck', 'process_missing') == ''
+        assert names(page.text_content('#result'), 'a browser has no processes', 'line 12: if (fork() == 0) {')
         assert not [text for text in warned if 'precompiled' in text], 'each compilation is seconds longer'
 
 

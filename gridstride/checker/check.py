@@ -120,7 +120,10 @@ def _check_file(job, schedules, allowed, seconds, workers):
         if run.error or run.interrupted or not run.launches or any(f.level == 'error' for f in result.findings):
             break
     if not result.launches and not result.findings and not result.error:
-        result.error = 'no kernel was launched, so nothing was checked'
+        result.error = (
+            'no kernel was launched, so nothing was checked; check the program that launches kernels, or run its tests '
+            'with pytest --gridstride'
+        )
     if len(schedules) > 1 and result.findings and parse_schedule(result.findings[0].schedule).order == 'shuffle':
         result.findings[0] = _minimize_swaps(job, result.findings[0], seconds, workers)
         job = replace(job, schedule=result.findings[0].schedule)
