@@ -403,6 +403,15 @@ def two(a, b):
     b[0] = cuda.threadIdx.x
 
 
+@cuda.jit
+def unwritten(out):
+    local = cuda.local.array(2, np.float32)
+    shared = cuda.shared.array(32, np.float32)
+    out[cuda.threadIdx.x] = local[0]
+    out[cuda.threadIdx.x] += local[1]
+    out[cuda.threadIdx.x] += shared[cuda.threadIdx.x]
+
+
 SEVERAL_FINDINGS = """#include <cuda_pipeline.h>
 __global__ void several(const int *x, int *out) {
     __shared__ int s[32];
@@ -423,7 +432,7 @@ __global__ void copies(const int *x, int *out) {
 """
 RACES_OF_PROGRAMS = """
 @triton.jit
-def several(a, b):
+def several(a, b, c):
     one = tl.program_id(0) + tl.arange(0, 4) * 0
     tl.store(a + one, tl.arange(0, 4))
     tl.store(b, tl.program_id(0))
@@ -431,6 +440,7 @@ def several(a, b):
     tl.load(b + 2)
     tl.atomic_add(b + 2, 1)
     tl.store(a + 4 + one, tl.load(a + 4 + one) + tl.arange(0, 4))
+    tl.store(c + tl.program_id(0), tl.load(c + tl.program_id(0)))
 """
 
 
@@ -451,6 +461,9 @@ def test_a_kernel_continues_after_allowed_findings():
     for kernel in two, cuda_kernel(TWO_RACES[:TWO_RACES.index('int main')]):
         first, second = lines_of_findings(kernel, (1, 32), arrays, ['racecheck race'] * 2)
         assert second == first + 1
+    codes = [f'initcheck unwritten_{space}' for space in ('local', 'local', 'shared')]
+    lines = lines_of_findings(unwritten, (1, 32), [np.zeros(32, np.float32)], codes)
+    assert lines == [lines[0], lines[0] + 1, lines[0] + 2]
     kernels = cuda_kernel(SEVERAL_FINDINGS)
     codes = 'memcheck outside', 'initcheck unwritten_shared', 'memcheck misaligned', 'racecheck race'
     arrays = np.zeros(32, np.int32), np.zeros(97, np.int32)
@@ -464,9 +477,11 @@ def test_a_kernel_continues_after_allowed_findings():
 def test_a_triton_kernel_continues_after_allowed_findings(tmp_path):
     (tmp_path/'several.py').write_text(f'import triton, triton.language as tl\n{RACES_OF_PROGRAMS}')
     kernel = tile.checked(runpy.run_path(str(tmp_path/'several.py'))['several'])
-    arrays = np.zeros(8, np.int32), np.zeros(3, np.int32)
-    codes = 'lanes', 'lanes_update', 'lanes', 'programs', 'programs', 'programs_atomic', 'programs_atomic'
-    assert lines_of_findings(kernel, (4,), arrays, [f'racecheck {code}' for code in codes]) == [6, 11, 11, 7, 8, 9, 10]
+    arrays = np.zeros(8, np.int32), np.zeros(3, np.int32), np.full(4, np.nan, np.float32)
+    races = [f'racecheck {code}' for code in ('programs', 'programs', 'programs_atomic', 'programs_atomic')]
+    lanes = 'racecheck lanes', 'racecheck lanes_update', 'racecheck lanes'
+    codes = [*lanes, 'initcheck unwritten_program', *races]
+    assert lines_of_findings(kernel, (4,), arrays, codes) == [6, 11, 11, 12, 7, 8, 9, 10]
 
 
 @pytest.mark.exhaustive

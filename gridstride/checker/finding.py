@@ -219,11 +219,15 @@ def checks_to_disable(
     return {step for step in steps if step}
 
 
-_RACES_OF_THREADS = {
-    *('race', 'race_of_blocks', 'race_of_cluster', 'race_of_devices', 'race_of_volatiles', 'flag_not_acquired'),
-    *('fence_of_block', 'scope_of_device', 'atomic_of_block', 'atomic_of_device'),
+# dialect of kernels in Python -> codes of findings after which they can continue
+_CAN_CONTINUE = {
+    'python': {
+        *('race', 'race_of_blocks', 'race_of_cluster', 'race_of_devices', 'race_of_volatiles', 'flag_not_acquired'),
+        *('fence_of_block', 'scope_of_device', 'atomic_of_block', 'atomic_of_device'),
+        *('unwritten', 'unwritten_shared', 'unwritten_local'),
+    },
+    'triton': {'programs', 'programs_atomic', 'lanes', 'lanes_update', 'unwritten_program'},
 }
-_RACES_OF_PROGRAMS = {'programs', 'programs_atomic', 'lanes', 'lanes_update'}
 
 
 def _may_continue(finding):
@@ -234,7 +238,7 @@ def _may_continue(finding):
         return False
     if finding.dialect == 'cuda':
         return finding.kind != 'synccheck'  # where threads wait for each other
-    return finding.code in (_RACES_OF_PROGRAMS if finding.dialect == 'triton' else _RACES_OF_THREADS)
+    return finding.code in _CAN_CONTINUE[finding.dialect]
 
 
 def _steps_to_disable(finding):

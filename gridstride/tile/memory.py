@@ -441,6 +441,7 @@ def _report_access(ctx, region, active_offsets, access, pointers, active, value=
     )
     if ctx.initcheck and shadow.is_uninitialized is not None:
         shadow.initcheck(
+            ctx,
             region,
             active_offsets,
             shadow_offsets,

@@ -50,7 +50,7 @@ class Shadow:
         "Convert offsets in `region`, which may reinterpret the memory as another type, to offsets in the shadow"
         return np.minimum(element_offsets * region.itemsize // self.region.itemsize, self.region.size - 1)
 
-    def initcheck(self, region, element_offsets, offsets, access, lane_index):
+    def initcheck(self, ctx, region, element_offsets, offsets, access, lane_index):
         "Raise a finding if an uninitialized element is read"
         if access == 'written':
             self.is_uninitialized[offsets] = False
@@ -63,12 +63,13 @@ class Shadow:
             ):  # the host has written the element since the launch began
                 self.is_uninitialized[offsets] &= region.flat[element_offsets] != region.flat[element_offsets]
                 return
-            raise finding(
-                'initcheck',
-                'unwritten_program',
-                dict(array=region.name, index=region.index_of(element_offsets[position])),
-                lane_index(position),
-            )
+            if not ctx.is_allowed('unwritten_program'):
+                raise finding(
+                    'initcheck',
+                    'unwritten_program',
+                    dict(array=region.name, index=region.index_of(element_offsets[position])),
+                    lane_index(position),
+                )
         if access == 'atomic':
             self.is_uninitialized[offsets] = False
 
