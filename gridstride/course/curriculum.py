@@ -829,7 +829,7 @@ LESSONS = tuple(row._replace(chapter=row.chapter or row.slug, chapter_title=row.
             'such a kernel.'
         ),
         does=(
-            'a ring of stages, warp specialization, an order of tiles for L2, clusters, stores by TMA: a bfloat16 '
+            'a ring of stages, warp specialization, a tile order that suits L2, clusters, stores by TMA: a bfloat16 '
             'product at 731 TFLOP/s'
         ),
         gpu='helps',
@@ -954,7 +954,7 @@ LESSONS = tuple(row._replace(chapter=row.chapter or row.slug, chapter_title=row.
         ),
         follows="[PTX's specification](https://docs.nvidia.com/cuda/parallel-thread-execution/) of `tcgen05`.",
         does=(
-            'accumulators in tensor memory; one thread that starts products, and what it must wait for; a pipeline '
+            'accumulators in tensor memory; products that one thread starts, and the waits they require; a pipeline '
             'with roles, a product of two SMs, work stealing'
         ),
         gpu='not needed',

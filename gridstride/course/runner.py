@@ -17,13 +17,13 @@ def run_kernel(f,          # the kernel: called as f(i, *args)
 # %% ../../nbs/02_blocks_and_threads.ipynb #466561f3
 from ..utils import dim3
 
-def positions(size): # a `dim3`, or what `dim3` takes
+def positions(size): # a `dim3`, an int or a tuple
     "List all positions inside `size`; x varies fastest"
     size = dim3(size)
     return [dim3(x,y,z) for z in range(size.z) for y in range(size.y) for x in range(size.x)]
 
 # %% ../../nbs/02_blocks_and_threads.ipynb #08a63343
-def block_size(threads): # a `dim3`, or what `dim3` takes
+def block_size(threads): # a `dim3`, an int or a tuple
     "Return `threads` as a `dim3`; raises `ValueError` for a block that no GPU accepts"
     threads = dim3(threads)
     if 1 <= threads.size <= 1024: return threads
@@ -31,7 +31,7 @@ def block_size(threads): # a `dim3`, or what `dim3` takes
 
 # %% ../../nbs/02_blocks_and_threads.ipynb #2bb171e8
 def run_blocks(f,       # the kernel: called as f(blockIdx, threadIdx, blockDim, *args)
-               blocks,  # how many blocks: a `dim3`, or what `dim3` takes
+               blocks,  # how many blocks: a `dim3`, an int or a tuple
                threads, # how many threads in each block, likewise
                *args,   # passed on as they are
               ):
@@ -60,7 +60,7 @@ def arrays(args): # the arguments of a kernel
     return [a.detach().numpy() if hasattr(a, 'detach') else a for a in args]
 
 def run_shared(f,       # the kernel: called as f(blockIdx, blockDim, shared, *args)
-               blocks,  # how many blocks: a `dim3`, or what `dim3` takes
+               blocks,  # how many blocks: a `dim3`, an int or a tuple
                threads, # how many threads in each block, likewise
                sh_sz,   # how many floats of shared memory a block has
                *args,   # passed on as they are
@@ -101,9 +101,9 @@ class Barrier:
         with self.lock:
             self.running.discard(thread)
             where.append(thread)
-            if not self.running: self._go_on()
+            if not self.running: self._resume_ready()
 
-    def _go_on(self):
+    def _resume_ready(self):
         "Resume the threads at an open barrier; with an `order`, one at a time"
         if not self.ready:
             if self.waiting and self.left and not self.error: self.error = self._missing()
@@ -147,7 +147,7 @@ def _run_block(barrier, f, calls):
     for i,t in enumerate(threads): t.number,t.go = i,Semaphore(0)
     for t in threads: t.start()
     barrier.waiting = list(threads)
-    with barrier.lock: barrier._go_on()
+    with barrier.lock: barrier._resume_ready()
     try:
         for t in threads: t.join()
     except KeyboardInterrupt:
@@ -161,7 +161,7 @@ def _name(block, thread):
     return f'thread {xyz(thread)} of block {xyz(block)}'
 
 def run_barrier(f,          # the kernel: called as f(blockIdx, threadIdx, blockDim, shared, syncb, *args)
-                blocks,     # how many blocks: a `dim3`, or what `dim3` takes
+                blocks,     # how many blocks: a `dim3`, an int or a tuple
                 threads,    # how many threads in each block, likewise
                 sh_sz,      # how many floats of shared memory a block has
                 *args,      # passed on as they are

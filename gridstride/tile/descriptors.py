@@ -149,7 +149,8 @@ class Descriptor(_StridedBlock):
             raise compile_error(f'the rows of a descriptor must have at least 16 bytes; got {row_bytes}')
         if invalid_strides := [stride for stride in self.strides[:-1] if stride * self.element_type.size % 16]:
             raise compile_error(
-                f'the strides of a descriptor must be multiples of 16 bytes; got {invalid_strides[0]} elements'
+                'the strides of a descriptor must be multiples of 16 bytes; got '
+                f'{invalid_strides[0] * self.element_type.size} bytes, {invalid_strides[0]} elements'
             )
 
     def _check_offsets(self, offsets, writes=True):

@@ -63,7 +63,7 @@ def run_tuned(tuner, launch, values, make_launch):
 
 
 def _find_changed_array(make_launch, regions, values_after, candidates):
-    "Return the name of a suspect that a second run changes, or of the first suspect if that run raises; else None"
+    "Return the name of a candidate that a second run changes, or of the first one if that run raises; else None"
     try:
         with change(settings, checks=()), pause_recording(), contextlib.redirect_stdout(io.StringIO()):
             make_launch().run()

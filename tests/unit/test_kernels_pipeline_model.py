@@ -43,7 +43,8 @@ def test_a_phase_completes_after_arrivals_and_bytes():
 @pytest.mark.parametrize('changes, outcome, fewest', [
     ({}, 'right', 200), (dict(produced=dict(before=0)), 'Deadlock', 200),
     (dict(consumed=dict(before=1)), 'EarlyRead', 1),
-    (dict(produced=dict(announced=100)), 'EarlyRead', 1), (dict(consumed=dict(patient=False)), 'EarlyRead', 1),
+    (dict(produced=dict(announced=100)), 'EarlyRead', 1),
+    (dict(consumed=dict(waits_for_product=False)), 'EarlyRead', 1),
     (dict(consumers=2), 'right', 200), (dict(consumers=2, count=1), 'EarlyRead', 1)])
 def test_outcomes_of_right_and_wrong_waits(changes, outcome, fewest):
     found = model.outcomes(**changes)

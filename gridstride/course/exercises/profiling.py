@@ -269,9 +269,8 @@ def _(fn, rng, n, threads, registers, shared, sms):
         )
     if useful_blocks >= wave and result + wave <= useful_blocks:
         raise AssertionError(
-            f'{result} blocks are whole waves of {wave}, but {useful_blocks // wave * wave} blocks are, too, with less '
-            f'work per '
-            f'block'
+            f'{result} blocks are whole waves of {wave}, but so are {useful_blocks // wave * wave} blocks, with less '
+            'work per block'
         )
 
 

@@ -13,20 +13,20 @@ causal(const Elem *x, const Elem *weight, const Elem *bias, const Elem *state, E
     const long long row = (long long)(blockIdx.x / chunks) * ROWS + threadIdx.x / ROW_THREADS;
     const bool has_row = row < rows;
     const int channel = has_row ? row % channels : 0;
-    const Elem *from = x + row * length;
+    const Elem *x_row = x + row * length;
     float taps[W];
     #pragma unroll
     for (int k = 0; k < W; k++) taps[k] = float(weight[channel * W + k]);
     const float bias_term = BIAS ? float(bias[channel]) : 0.f;
     auto element = [&](int t) {                             // t may be before the first element
-        if (t >= 0) return float(from[t]);
+        if (t >= 0) return float(x_row[t]);
         return STATE ? float(state[row * HISTORY + HISTORY + t]) : 0.f;
     };
     Vector vectors[VECS_PER_THREAD];
     #pragma unroll
     for (int p = 0; p < VECS_PER_THREAD; p++) {
         const int t = chunk * CHUNK + (p * ROW_THREADS + lane) * V;
-        if (has_row && t < length) vectors[p] = *(const Vector *)(from + t);
+        if (has_row && t < length) vectors[p] = *(const Vector *)(x_row + t);
         else
             for (int v = 0; v < V; v++) vectors[p].at[v] = Elem(0.f);
     }

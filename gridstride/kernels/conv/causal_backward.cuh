@@ -20,19 +20,19 @@ causal_backward(const Elem *x, const Elem *weight, const Elem *bias, const Elem 
     for (int i = threadIdx.x; i < sequences * num_vectors; i += THREADS) {
         const long long row = (long long)(i / num_vectors) * channels + channel;
         const int t = i % num_vectors * V;
-        const Elem *from = x + row * length, *grads = dy + row * length;
+        const Elem *x_row = x + row * length, *dy_row = dy + row * length;
         float window[V + 2 * HISTORY], dz[V + HISTORY];     // x[t - HISTORY ...], and dy[t ...] before the activation
-        const Vector x_vector = *(const Vector *)(from + t), dy_vector = *(const Vector *)(grads + t);
+        const Vector x_vector = *(const Vector *)(x_row + t), dy_vector = *(const Vector *)(dy_row + t);
         #pragma unroll
         for (int j = 0; j < V + 2 * HISTORY; j++) {
             const int position = t - HISTORY + j;
             if (j >= HISTORY && j < HISTORY + V) window[j] = float(x_vector.at[j - HISTORY]);
-            else if (position >= 0) window[j] = position < length ? float(from[position]) : 0.f;
+            else if (position >= 0) window[j] = position < length ? float(x_row[position]) : 0.f;
             else window[j] = STATE ? float(state[row * HISTORY + HISTORY + position]) : 0.f;
         }
         #pragma unroll
         for (int j = 0; j < V + HISTORY; j++) {
-            dz[j] = j < V ? float(dy_vector.at[j]) : t + j < length ? float(grads[t + j]) : 0.f;
+            dz[j] = j < V ? float(dy_vector.at[j]) : t + j < length ? float(dy_row[t + j]) : 0.f;
             if (SILU) {
                 float preactivation = bias_term;
                 #pragma unroll

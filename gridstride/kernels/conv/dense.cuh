@@ -44,8 +44,8 @@ dense(const Elem *x, const Elem *weight, const Elem *bias, Elem *y, int images, 
         for (int i = 0; i < A_ROWS; i++) {
             const int r = top[i] + kh * DILATION, c = left[i] + kw * DILATION;
             const bool in_bounds = kh < KH && r >= 0 && r < height && c >= 0 && c < width;
-            const Elem *from = in_bounds ? image[i] + ((long long)r * width + c) * channels + channel : x;
-            copy_async<16>(chunk_at(a, copy_row + i * ROWS_PER_COPY, chunk), from, in_bounds);
+            const Elem *source = in_bounds ? image[i] + ((long long)r * width + c) * channels + channel : x;
+            copy_async<16>(chunk_at(a, copy_row + i * ROWS_PER_COPY, chunk), source, in_bounds);
         }
         #pragma unroll
         for (int i = 0; i < B_ROWS; i++) {

@@ -23,7 +23,7 @@ depthwise(const Elem *x, const Elem *weight, const Elem *bias, Elem *y, int plan
     if (tile_plane >= PLANES || plane >= planes) return;
     visit_taps(tile + tile_plane * IN_H + row * STRIDE, column,
                    [&](int r, int c, int tap, float value) { sums[r][c] += taps[tap] * value; });
-    Elem *to = y + (size_t)plane * out_height * out_width;
+    Elem *y_plane = y + (size_t)plane * out_height * out_width;
     #pragma unroll
     for (int r = 0; r < ROWS; r++)
         #pragma unroll
@@ -33,6 +33,6 @@ depthwise(const Elem *x, const Elem *weight, const Elem *bias, Elem *y, int plan
             OutVector vector;
             #pragma unroll
             for (int v = 0; v < V_OUT; v++) vector.at[v] = Elem(sums[r][c + v]);
-            *(OutVector *)(to + (size_t)out_r * out_width + out_c) = vector;
+            *(OutVector *)(y_plane + (size_t)out_r * out_width + out_c) = vector;
         }
 }

@@ -19,10 +19,10 @@ depthwise_nhwc(const Elem *x, const Elem *weight, const Elem *bias, Elem *y, int
     const int column = tile % tiles_x * COLS, row = tile / tiles_x % tiles_y * ROWS;
     const long long image = tile / tiles_x / tiles_y;
     const int top = row * STRIDE - PAD_H, left = column * STRIDE - PAD_W;
-    const Elem *from = x + image * height * width * channels + channel;
+    const Elem *x_image = x + image * height * width * channels + channel;
     for (int i = threadIdx.x; i < KH * KW * CHANNELS; i += THREADS) {
-        const int c = i % CHANNELS, k = i / CHANNELS, from = FLIP ? KH * KW - 1 - k : k;
-        taps[k][c] = first + c < channels ? float(weight[(first + c) * (KH * KW) + from]) : 0.f;
+        const int c = i % CHANNELS, k = i / CHANNELS, weight_tap = FLIP ? KH * KW - 1 - k : k;
+        taps[k][c] = first + c < channels ? float(weight[(first + c) * (KH * KW) + weight_tap]) : 0.f;
     }
     __syncthreads();
     if (!in_bounds) return;
@@ -41,15 +41,15 @@ depthwise_nhwc(const Elem *x, const Elem *weight, const Elem *bias, Elem *y, int
         #pragma unroll
         for (int j = 0; j < IN_COLS; j++) {
             const int c = left + j;
-            if (c >= 0 && c < width) values[j] = *(const Vector *)(from + ((long long)r * width + c) * channels);
+            if (c >= 0 && c < width) values[j] = *(const Vector *)(x_image + ((long long)r * width + c) * channels);
             else
                 #pragma unroll
                 for (int v = 0; v < V; v++) values[j].at[v] = Elem(0.f);
         }
         #pragma unroll
         for (int kh = 0; kh < KH; kh++) {
-            const int down = i - kh * DILATION;
-            if (down < 0 || down % STRIDE || down / STRIDE >= ROWS) continue;
+            const int row_offset = i - kh * DILATION;
+            if (row_offset < 0 || row_offset % STRIDE || row_offset / STRIDE >= ROWS) continue;
             #pragma unroll
             for (int kw = 0; kw < KW; kw++) {
                 const Taps tap = *(const Taps *)&taps[kh * KW + kw][lane * V];
@@ -57,11 +57,11 @@ depthwise_nhwc(const Elem *x, const Elem *weight, const Elem *bias, Elem *y, int
                 for (int c = 0; c < COLS; c++)
                     #pragma unroll
                     for (int v = 0; v < V; v++)
-                        sums[down / STRIDE][c][v] += tap.at[v] * float(values[c * STRIDE + kw * DILATION].at[v]);
+                        sums[row_offset / STRIDE][c][v] += tap.at[v] * float(values[c * STRIDE + kw * DILATION].at[v]);
             }
         }
     }
-    Elem *to = y + image * out_height * out_width * channels + channel;
+    Elem *y_image = y + image * out_height * out_width * channels + channel;
     #pragma unroll
     for (int r = 0; r < ROWS; r++)
         #pragma unroll
@@ -70,6 +70,6 @@ depthwise_nhwc(const Elem *x, const Elem *weight, const Elem *bias, Elem *y, int
             Vector out;
             #pragma unroll
             for (int v = 0; v < V; v++) out.at[v] = Elem(sums[r][c][v]);
-            *(Vector *)(to + ((long long)(row + r) * out_width + column + c) * channels) = out;
+            *(Vector *)(y_image + ((long long)(row + r) * out_width + column + c) * channels) = out;
         }
 }

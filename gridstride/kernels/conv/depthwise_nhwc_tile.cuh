@@ -25,7 +25,7 @@ struct Tile {
           column(index % s.tiles_x * TILE_W) {}
 };
 
-__device__ void load_tile(u32 to, const Elem *x, int first, const Tile &tile, const Shape &s) {
+__device__ void load_tile(u32 buffer, const Elem *x, int first, const Tile &tile, const Shape &s) {
     const int top = tile.row * STRIDE - PAD_H, left = tile.column * STRIDE - PAD_W, chunk = threadIdx.x % CHUNKS;
     const Elem *image = x + (long long)tile.image * s.height * s.width * s.channels + first + chunk * CHUNK;
     const bool has_channel = first + chunk * CHUNK < s.channels;
@@ -33,26 +33,26 @@ __device__ void load_tile(u32 to, const Elem *x, int first, const Tile &tile, co
     for (int pixel = threadIdx.x / CHUNKS; pixel < IN_H * IN_W; pixel += THREADS / CHUNKS) {
         const int r = top + pixel / IN_W, c = left + pixel % IN_W;
         const bool in_bounds = (unsigned)r < s.height && (unsigned)c < s.width && has_channel;
-        const Elem *from = in_bounds ? image + (long long)(r * s.width + c) * s.channels : x;
-        copy_async<16>(to + (pixel * CHUNKS + chunk) * 16, from, in_bounds);
+        const Elem *source = in_bounds ? image + (long long)(r * s.width + c) * s.channels : x;
+        copy_async<16>(buffer + (pixel * CHUNKS + chunk) * 16, source, in_bounds);
     }
 }
 
-__device__ void load_taps(u32 to, const Elem *weight, int first, int channels) {
+__device__ void load_taps(u32 buffer, const Elem *weight, int first, int channels) {
     for (int i = threadIdx.x; i < CHANNELS * TAPS / CHUNK; i += THREADS) {
-        const int at = first * TAPS + i * CHUNK;
-        const bool in_bounds = at < channels * TAPS;
-        copy_async<16>(to + i * 16, in_bounds ? weight + at : weight, in_bounds);
+        const int offset = first * TAPS + i * CHUNK;
+        const bool in_bounds = offset < channels * TAPS;
+        copy_async<16>(buffer + i * 16, in_bounds ? weight + offset : weight, in_bounds);
     }
 }
 
 // Adds a row of the input of a thread, `row` rows below its first, to the outputs that need it
-__device__ __forceinline__ void add_row(float (&sums)[ROWS][COLS][V], const Elem *from, const float (&taps)[TAPS][V],
+__device__ __forceinline__ void add_row(float (&sums)[ROWS][COLS][V], const Elem *input, const float (&taps)[TAPS][V],
                                         int row) {
     float values[IN_COLS][V];
     #pragma unroll
     for (int c = 0; c < IN_COLS; c++) {
-        const Vector vector = *(const Vector *)(from + (row * IN_W + c) * CHANNELS);
+        const Vector vector = *(const Vector *)(input + (row * IN_W + c) * CHANNELS);
         #pragma unroll
         for (int v = 0; v < V; v++) values[c][v] = float(vector.at[v]);
     }
@@ -73,11 +73,12 @@ __device__ __forceinline__ void add_row(float (&sums)[ROWS][COLS][V], const Elem
 __device__ __forceinline__ void store_outputs(const float (&sums)[ROWS][COLS][V], Elem *y, int channel,
                                               const Tile &tile, int row, int column, const Shape &s) {
     const int out_row = tile.row + row, out_column = tile.column + column;
-    Elem *to = y + (((long long)tile.image * s.out_height + out_row) * s.out_width + out_column) * s.channels + channel;
+    const long long pixel_index = ((long long)tile.image * s.out_height + out_row) * s.out_width + out_column;
+    Elem *y_row = y + pixel_index * s.channels + channel;
     #pragma unroll
-    for (int r = 0; r < ROWS; r++, to += (long long)s.out_width * s.channels) {
+    for (int r = 0; r < ROWS; r++, y_row += (long long)s.out_width * s.channels) {
         if (out_row + r >= s.out_height) break;
-        Elem *pixel = to;
+        Elem *pixel = y_row;
         #pragma unroll
         for (int c = 0; c < COLS; c++, pixel += s.channels) {
             if (out_column + c >= s.out_width) break;
@@ -120,9 +121,9 @@ depthwise_nhwc_tile(const Elem *x, const Elem *weight, const Elem *bias, Elem *y
             float sums[ROWS][COLS][V];
             #pragma unroll
             for (int i = 0; i < ROWS * COLS * V; i++) sums[i / V / COLS][i / V % COLS][i % V] = initial[i % V];
-            const Elem *from = buffers + stage * COPIES * CHUNK + (row * IN_W + column) * STRIDE * CHANNELS + lane;
+            const Elem *input = buffers + stage * COPIES * CHUNK + (row * IN_W + column) * STRIDE * CHANNELS + lane;
             #pragma unroll
-            for (int i = 0; i < IN_ROWS; i++) add_row(sums, from, taps, i);
+            for (int i = 0; i < IN_ROWS; i++) add_row(sums, input, taps, i);
             store_outputs(sums, y, channel, tile, row, column, shape);
         }
         if (!has_next) break;

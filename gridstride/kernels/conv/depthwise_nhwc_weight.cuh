@@ -15,12 +15,12 @@ depthwise_nhwc_weight(const Elem *x, const Elem *dy, float *partials, int channe
     for (int i = split * WARPS + warp; i < rows && channel < channels; i += SPLITS * WARPS) {
         const long long image = i / out_height;
         const int top = i % out_height - PAD_H;
-        const Elem *from = x + image * height * width * channels + channel;
+        const Elem *x_image = x + image * height * width * channels + channel;
         const Elem *grads = dy + (long long)i * out_width * channels + channel;
         auto element = [&](int kh, int c) {
             const int r = top + kh;
             const bool in_bounds = r >= 0 && r < height && c >= 0 && c < width;
-            return in_bounds ? float(from[((long long)r * width + c) * channels]) : 0.f;
+            return in_bounds ? float(x_image[((long long)r * width + c) * channels]) : 0.f;
         };
         float window[KH][KW];                               // column c is at c % KW, so that nothing moves
         #pragma unroll

@@ -5,7 +5,7 @@ that of the cells of lessons `tma_and_wgmma` and `producers`; lessons after thes
 
 import random
 
-__all__ = ['Barrier', 'Deadlock', 'EarlyRead', 'Ring', 'consume', 'let_run', 'outcomes', 'produce', 'run_ring']
+__all__ = ['Barrier', 'Deadlock', 'EarlyRead', 'Ring', 'consume', 'outcomes', 'produce', 'run_ring', 'run_roles']
 
 
 class Barrier:
@@ -81,13 +81,13 @@ def produce(ring, phases, stages, before=1, announced=200):
             ring.load(s, which, ph)
 
 
-def consume(ring, phases, stages, before=0, patient=True):
+def consume(ring, phases, stages, before=0, waits_for_product=True):
     "Multiply the tiles of each phase; yield a function that returns whether the wait has ended"
     for ph in range(phases):
         s, uses = ph % stages, ph // stages
         yield lambda: ring.full[s].completed(uses - before)
         done = ring.multiply(s, ph)
-        if patient:
+        if waits_for_product:
             yield lambda: done  # wgmma_wait<0>
         ring.empty[s].arrive()
 
@@ -96,27 +96,27 @@ class Deadlock(Exception):
     "All roles wait, and the engines have no jobs"
 
 
-def let_run(ring, roles, seed):
+def run_roles(ring, roles, seed):
     "Run the roles and the jobs in a random order that `seed` determines"
     rng, waits = random.Random(seed), {role: next(role) for role in roles}
     while waits or ring.jobs:
         ready = [role for role, done in waits.items() if done()] + ring.jobs
         if not ready:
             raise Deadlock(f'{len(waits)} roles wait, and no job is left')
-        one = rng.choice(ready)
-        if one in ring.jobs:
-            ring.jobs.remove(one)
-            one()
-        elif done := next(one, None):
-            waits[one] = done
+        chosen = rng.choice(ready)
+        if chosen in ring.jobs:
+            ring.jobs.remove(chosen)
+            chosen()
+        elif done := next(chosen, None):
+            waits[chosen] = done
         else:
-            del waits[one]
+            del waits[chosen]
 
 
 def run_ring(seed, consumers=1, count=None, phases=12, stages=4, produced={}, consumed={}):
     "Run a producer and consumers; `produced` and `consumed` change their arguments"
     ring = Ring(stages, count or consumers)
-    let_run(
+    run_roles(
         ring,
         [
             produce(ring, phases, stages, **produced),

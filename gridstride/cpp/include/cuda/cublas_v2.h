@@ -165,8 +165,8 @@ template <class T> cublasStatus_t copy(
     inline cublasStatus_t cublas##S##axpy( \
         cublasHandle_t h, int n, const T *alpha, const T *x, int incx, T *y, int incy) { \
         using namespace gridstride::blas; \
-        return run_in_stream(h, {vector_at(n, x), vector_at(n, y)}, {alpha}, [=, factor = scalar_at(alpha)] { \
-            const T a = factor.get(); \
+        return run_in_stream(h, {vector_at(n, x), vector_at(n, y)}, {alpha}, [=, alpha_scalar = scalar_at(alpha)] { \
+            const T a = alpha_scalar.get(); \
             return apply_to_indices(n, [&](int i) { y[i * incy] += a * x[i * incx]; }); \
         }); \
     } \
@@ -184,8 +184,8 @@ template <class T> cublasStatus_t copy(
     } \
     inline cublasStatus_t cublas##S##scal(cublasHandle_t h, int n, const T *alpha, T *x, int incx) { \
         using namespace gridstride::blas; \
-        return run_in_stream(h, {vector_at(n, x)}, {alpha}, [=, factor = scalar_at(alpha)] { \
-            const T a = factor.get(); \
+        return run_in_stream(h, {vector_at(n, x)}, {alpha}, [=, alpha_scalar = scalar_at(alpha)] { \
+            const T a = alpha_scalar.get(); \
             return apply_to_indices(n, [&](int i) { x[i * incx] *= a; }); \
         }); \
     } \
@@ -227,8 +227,10 @@ template <class T> cublasStatus_t copy(
         const bool transposed = op != CUBLAS_OP_N; \
         const auto arrays = {vector_at(std::min(m, n), a), vector_at(transposed ? m : n, x), \
             vector_at(transposed ? n : m, y)}; \
-        return run_in_stream(h, arrays, {alpha, beta}, [=, factor = scalar_at(alpha), of_y = scalar_at(beta)] { \
-            return gridstride::blas::gemv(transposed, m, n, factor.get(), a, lda, x, incx, of_y.get(), y, incy); \
+        const auto alpha_scalar = scalar_at(alpha), beta_scalar = scalar_at(beta); \
+        return run_in_stream(h, arrays, {alpha, beta}, [=] { \
+            const T alpha_value = alpha_scalar.get(), beta_value = beta_scalar.get(); \
+            return gridstride::blas::gemv(transposed, m, n, alpha_value, a, lda, x, incx, beta_value, y, incy); \
         }); \
     }
 GRIDSTRIDE_BLAS(S, float, s)
@@ -352,9 +354,9 @@ struct Gemm {                                 // c = alpha * op(a) @ op(b) + bet
         DeviceAccessScope access;
         const double alpha_value = read_element(type_scalar, alpha, 0), beta_value = read_element(type_scalar, beta, 0);
         visit(op_a != CUBLAS_OP_N, op_b != CUBLAS_OP_N, a, b, [&](int row, int column, double accumulator) {
-            const size_t at = size_t(column) * size_t(ldc) + size_t(row);
-            const double beta_c = beta_value == 0 ? 0 : beta_value * read_element(type_c, c, at);
-            write_element(type_c, c, at, alpha_value * accumulator + beta_c);
+            const size_t index = size_t(column) * size_t(ldc) + size_t(row);
+            const double beta_c = beta_value == 0 ? 0 : beta_value * read_element(type_c, c, index);
+            write_element(type_c, c, index, alpha_value * accumulator + beta_c);
         });
         mark_initialized(c, matrix(c, type_c, ldc, m, n).bytes);
         return CUBLAS_STATUS_SUCCESS;
@@ -423,8 +425,9 @@ inline cublasStatus_t cublasGemmBatchedEx(cublasHandle_t h, cublasOperation_t op
         using namespace gridstride::blas; \
         const Gemm gemm{op_a, op_b, m, n, k, kind, kind, kind, kind, lda, ldb, ldc}; \
         if (const cublasStatus_t status = gemm.validate(a, b, c)) return status; \
-        return run_in_stream(h, {}, {alpha, beta}, [=, factor = scalar_at(alpha), of_c = scalar_at(beta)] { \
-            const T alpha_value = factor.get(), beta_value = of_c.get(); \
+        const auto alpha_scalar = scalar_at(alpha), beta_scalar = scalar_at(beta); \
+        return run_in_stream(h, {}, {alpha, beta}, [=] { \
+            const T alpha_value = alpha_scalar.get(), beta_value = beta_scalar.get(); \
             return gemm.run(&alpha_value, a, b, &beta_value, c); \
         }); \
     } \
@@ -441,10 +444,10 @@ inline cublasStatus_t cublasGemmBatchedEx(cublasHandle_t h, cublasOperation_t op
         int m, int n, int k, const T *alpha, const T *const a[], int lda, const T *const b[], int ldb, \
         const T *beta, T *const c[], int ldc, int count) { \
         using namespace gridstride::blas; \
-        const auto list = [](auto p) { return pointer_array(reinterpret_cast<const void *const *>(p)); }; \
+        const auto matrices = [](auto p) { return pointer_array(reinterpret_cast<const void *const *>(p)); }; \
         if (!are_pointers_on_device({a, b, c}, count)) return CUBLAS_STATUS_INVALID_VALUE; \
         return Gemm{op_a, op_b, m, n, k, kind, kind, kind, kind, lda, ldb, ldc}.run_batch( \
-            h, alpha, list(a), list(b), beta, list(c), count); \
+            h, alpha, matrices(a), matrices(b), beta, matrices(c), count); \
     }
 GRIDSTRIDE_BLAS_BATCHED(S, float, CUDA_R_32F)
 GRIDSTRIDE_BLAS_BATCHED(D, double, CUDA_R_64F)

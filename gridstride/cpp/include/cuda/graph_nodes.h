@@ -131,7 +131,7 @@ inline DeferredWork copy_work(void *to, const void *from, size_t bytes, cudaMemc
     return make_work([=] { return int(cudaMemcpy(to, from, bytes, kind, 0)); });
 }
 inline DeferredWork empty_work() { return make_work([] { return 0; }); }
-// The bodies live as long as the program.
+// The graphs in `phGraph_out` live as long as the program.
 inline DeferredWork work_for(const cudaConditionalNodeParams *p) {
     return make_work([c = *p] {
         auto &condition = *reinterpret_cast<Condition *>(c.handle);
@@ -343,9 +343,9 @@ inline cudaError_t cudaStreamGetCaptureInfo(cudaStream_t s, cudaStreamCaptureSta
     if (id) *id = reinterpret_cast<uintptr_t>(gridstride::capture_graph(s));
     if (graph) *graph = gridstride::capture_graph(s);
     size_t count = 0;
-    const cudaGraphNode_t *const last =
+    const cudaGraphNode_t *const nodes =
         gridstride::capture_graph(s) ? gridstride::capture_dependencies(s, count) : nullptr;
-    if (dependencies) *dependencies = last;
+    if (dependencies) *dependencies = nodes;
     if (n) *n = count;
     return cudaStreamIsCapturing(s, status);
 }
