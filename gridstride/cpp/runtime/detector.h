@@ -266,7 +266,9 @@ struct Detector : BlockDetectorState {
 
     // The fast paths of an access (fast_access.h)
 
+    bool is_settled(const Access &a) const;
     bool fast_shared_access(uintptr_t off, bool write, uint32_t location);
+    template <unsigned n, bool write> bool fast_shared_bytes(uintptr_t off, uint32_t location);
     bool fast_shared_accesses(uintptr_t off, unsigned bytes, bool write, uint32_t location);
     void tag_reads(uintptr_t word, const Cell &c);
     uint32_t tag_of(const Access &read, const Access &second_read) const;

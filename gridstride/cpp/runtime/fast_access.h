@@ -6,14 +6,21 @@
 
 namespace gridstride {
 
-// The fast path, for most accesses of correct kernels: a word of shared memory is written before the last barrier
-// and read after it, or read before and written after. Returns false if `access` must make the full check.
+// Returns whether an access to shared memory cannot race with those of the current thread: it precedes the last barrier
+// of the block, or the current thread made it.
+inline __attribute__((always_inline)) bool Detector::is_settled(const Access &a) const {
+    return a.time < block_synced || (a.thread == self && a.time <= now && !(a.location & async_proxy_bit));
+}
+
+// The fast path, for most accesses of correct kernels: a word of shared memory is written before the last barrier and
+// read after it, or read before and written after, or only one thread accesses it. Returns false if `access` must make
+// the full check.
 inline __attribute__((always_inline)) bool Detector::fast_shared_access(uintptr_t off, bool write, uint32_t location) {
     Cell &c = shared_cells.word_cells[off / 4];
-    if (c.has_byte_cells | !c.owner | (c.write.time >= block_synced)) return false;
+    if (c.has_byte_cells | !c.owner || !is_settled(c.write)) return false;
     const bool read = c.read.time >= block_synced, read2 = c.second_read.time >= block_synced;
     if (write) {
-        if (read | read2 | (c.read_by_mma != 0)) return false;
+        if (c.read_by_mma || ((read | read2) && !(is_settled(c.read) && is_settled(c.second_read)))) return false;
         ranges.has_writes = true;
         c.write = {self, now, location};
         return true;
@@ -27,6 +34,25 @@ inline __attribute__((always_inline)) bool Detector::fast_shared_access(uintptr_
         if (!read2 || is_of_other_warp(c)) c.second_read = {self, now, location};
         tag_reads(off / 4, c);
     }
+    return true;
+}
+
+// `fast_shared_access` for one or two bytes of a word whose bytes have cells
+template <unsigned n, bool write>
+inline __attribute__((always_inline)) bool Detector::fast_shared_bytes(uintptr_t off, uint32_t location) {
+    const Cell &word = shared_cells.word_cells[off / 4];
+    if (!word.has_byte_cells | !word.owner | (write && pending.active)) return false;
+    Cell *const bytes = shared_cells.byte_cells + off;
+    for (Cell *c = bytes; c < bytes + n; c++)
+        if (!is_settled(c->write) || (write ? c->read_by_mma || !is_settled(c->read) || !is_settled(c->second_read)
+                                            : c->write.time < block_start))
+            return false;
+    if (write) record_ranges(), ranges.has_writes = true;
+    const Access current = {self, now, location};
+    for (Cell *c = bytes; c < bytes + n; c++)
+        if (write) c->write = current;
+        else if (c->read.time < block_synced || c->read.thread == self) c->read = current;
+        else record_read(*c, current, block_start);
     return true;
 }
 

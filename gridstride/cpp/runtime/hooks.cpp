@@ -83,8 +83,17 @@ template <unsigned n, bool write> static __attribute__((noinline)) void check_sh
     check_alignment(p, n, write, pc);
     check_access(p, n, write, pc);
 }
+// Checks an access to one or two bytes of shared memory.
+template <unsigned n, bool write> static __attribute__((noinline)) void check_shared_bytes(void *p, void *pc) {
+    if (detector.fast_shared_bytes<n, write>(reinterpret_cast<uintptr_t>(p) - detector.shared_base, location_of(pc)))
+        return;
+    check_alignment(p, n, write, pc);
+    check_access(p, n, write, pc);
+}
 template <unsigned n, bool write> static inline __attribute__((always_inline)) void check_fast(void *p, void *pc) {
     const uintptr_t offset = reinterpret_cast<uintptr_t>(p) - detector.shared_base;
+    if constexpr (n < 4)
+        if (offset < gridstride::shared_cap && offset % n == 0) return check_shared_bytes<n, write>(p, pc);
     if (n % 4 || offset >= gridstride::shared_cap - n || offset % std::min(n, 8u))
         return check_outside_shared<n, write>(p, pc);
     if (n == 4 && !write && detector.is_tagged(offset)) return;

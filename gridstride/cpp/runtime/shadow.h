@@ -152,7 +152,8 @@ struct Cells {
     }
     void discard_tags(size_t from, size_t n) {          // clears the tags of a few bytes
         const size_t first = from / 4, end = std::min((from + n + 3) / 4, count);
-        memset(tags + first, 0, (end - first) * 4);
+        if (end - first == 1) tags[first] = 0;          // without a call of memset
+        else memset(tags + first, 0, (end - first) * 4);
         for (size_t line = first * 4 / line_bytes; line * line_bytes < end * 4; line++) line_tags[line] = 0;
     }
     void set_tag(size_t word, uint32_t tag) {
