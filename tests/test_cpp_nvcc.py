@@ -117,6 +117,19 @@ def test_a_program_of_the_driver_api_loads_a_module(tmp_path, monkeypatch, capsy
 
 
 @pytest.mark.slow
+def test_the_environment_sets_the_time_limit_of_a_program(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path/'adds.cu').write_text(
+        '__global__ void adds(int *x) { for (long i = 0; i < 1l << 50; i++) x[0] += i; }\n'
+        'int main() { int *x; cudaMalloc(&x, 4); cudaMemset(x, 0, 4); adds<<<1, 1>>>(x); cudaDeviceSynchronize(); }\n')
+    assert main(['adds.cu', '-o', 'adds']) == 0
+    for text, part in ('0.5', 'KernelTimeout'), ('soon', 'GRIDSTRIDE_SECONDS'), ('-1', 'seconds'):
+        monkeypatch.setenv('GRIDSTRIDE_SECONDS', text)
+        status, _, error = run('./adds')
+        assert status == 1 and part in error
+
+
+@pytest.mark.slow
 def test_warnings_name_the_program(tmp_path):
     "Not the module of Python that runs it, whether by the script, by `python -m` or as an executable"
     src = ('__global__ void k(int *x) {\n    if (threadIdx.x == 3) return;\n    __syncthreads();\n'

@@ -9,7 +9,7 @@ import json, os, re, sys, tempfile, zipfile
 from pathlib import Path
 from typing import NamedTuple
 
-from . import program
+from . import emulator, program
 from .frontend.reader import kernels
 from .rewriters.rewrite import strip_line_directives
 from .toolchain.build import ARCH_MACRO, emulate
@@ -207,6 +207,15 @@ def write_executable(path, build_result, name, checks):
     path.chmod(0o755)
 
 
+def _time_limit():
+    "Return the time limit per kernel that GRIDSTRIDE_SECONDS sets; None if it sets none"
+    text = os.environ.get('GRIDSTRIDE_SECONDS')
+    try:
+        return float(text) if text else None
+    except ValueError:
+        raise ValueError(f'GRIDSTRIDE_SECONDS must be a positive number; got {text!r}') from None
+
+
 def run_executable(
     argv,  # its path, then the program's arguments
 ) -> int:  # exit status
@@ -220,7 +229,12 @@ def run_executable(
             return 1
         archive.extractall(folder)
         build_result = BuildResult(Path(folder, 'build'), [], 0.0, True)
-        return report_errors(lambda: program.run_compiled(build_result, info['name'], argv, info['checks']), [argv[0]])
+
+        def run():
+            with emulator.options(seconds=_time_limit()):
+                return program.run_compiled(build_result, info['name'], argv, info['checks'])
+
+        return report_errors(run, [argv[0]])
 
 
 # A module contains a table of its kernels, which `runtime/modules.cpp` reads.
