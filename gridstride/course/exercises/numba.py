@@ -154,7 +154,7 @@ def expected_float32(x, y):
 def find_double(fn, *args):
     "Return the first line of the kernel, as C with Numba's types, that computes with a `double`; None if there is none"
     with suppress(Untranslatable):
-        lines = str(to_cuda(fn, *args, doubles=True)).split('#ifndef')[0].splitlines()
+        lines = str(to_cuda(fn, *args, numba_types=True)).split('#ifndef')[0].splitlines()
         return next((line.strip() for line in lines if re.search(r'\bdouble\b', line.partition('//')[0])), None)
 
 
