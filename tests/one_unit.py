@@ -8,6 +8,7 @@ from gridstride.kernels.ladder import rung
 from gridstride.kernels import common
 from gridstride.kernels.flash import launches
 from gridstride.kernels.ptx import PTX, wgmma
+from gridstride.kernels.quant import mixed
 from gridstride.kernels.sparse import launches as sparse_launches
 
 INCLUDE = re.compile(r'^#include .*\n', re.M)
@@ -19,8 +20,9 @@ def record_calls(tests):
     comparison, which fails because nothing is launched; its later launches are compiled separately"""
     calls = []
     with pytest.MonkeyPatch.context() as patch:
-        for o in (common, launches, sparse_launches):
-            patch.setattr(o, '_launcher', lambda call, *where: calls.append(call) or (lambda arrays, stream=None: None))
+        def record(call, *where): return calls.append(call) or (lambda arrays, stream=None: None)
+        for o in (common, launches, sparse_launches): patch.setattr(o, '_launcher', record)
+        patch.setattr(mixed, '_mapped_launcher', record)
         for test in tests:
             with contextlib.suppress(AssertionError): test()
     return calls
@@ -64,8 +66,8 @@ def one_unit(request, tests):
     kernels = compile_calls(record_calls(tests)) if has_slow else {}
     compile_separately = rung.compile_kernel
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(rung, 'compile_kernel',
-                      lambda src, name, where: kernels.get((src, name)) or compile_separately(src, name, where))
+        def find_or_compile(src, name, where): return kernels.get((src, name)) or compile_separately(src, name, where)
+        for o in (rung, mixed): patch.setattr(o, 'compile_kernel', find_or_compile)
         yield
 
 

@@ -13,7 +13,7 @@ from gridstride.kernels.quant import sources
 from gridstride.kernels.quant.mixed import MixedTile
 from gridstride.kernels.quant.formats import affine, fp8, nf4, nf4_codebook, restore, restore_nf4, symmetric
 from gridstride.kernels.ladder.rung import H100, Device
-from exhaustive import mark_exhaustive
+from exhaustive import included_values, mark_exhaustive
 from one_unit import one_unit
 from found import names, saying
 
@@ -33,7 +33,9 @@ CASES = [('int4', 'bfloat16', 128, 1, 40, 1032 - 8, True, False),
 @pytest.fixture(scope='module', autouse=True)
 def at_once(request):
     "All kernels are compiled in one unit"
-    with one_unit(request, [partial(test_a_product, *o) for o in CASES]): yield
+    with one_unit(request, [*(partial(test_a_product, *o) for o in CASES),
+                            *(partial(test_a_mixed_input_gemm, *o) for o in included_values(request, MIXED)),
+                            *(partial(test_a_matrix_is_dequantized_by_a_kernel, *o) for o in DEQUANTIZED)]): yield
 
 
 def weights(*shape, dtype=torch.float32, seed=0):
@@ -233,11 +235,13 @@ def test_a_mixed_input_gemm(kind, dtype, group, batch, rows, columns, biased, ze
     within(got, want, last*want.abs() + (1e-6 if p.group == 'row' or kind == 'nvfp4' else last)*size + 2**-25)
 
 
+DEQUANTIZED = [('int4', 'bfloat16', 32, 33, 160, True), ('int8', 'float16', 'row', 17, 131, True),
+               ('nf4', 'float16', 64, 40, 320, False), ('fp8', 'bfloat16', 'row', 5, 260, False),
+               ('nvfp4', 'bfloat16', None, 33, 144, False), ('mxfp8', 'float16', None, 17, 96, False)]
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize('kind,dtype,group,rows,columns,zeros', [
-    ('int4', 'bfloat16', 32, 33, 160, True), ('int8', 'float16', 'row', 17, 131, True),
-    ('nf4', 'float16', 64, 40, 320, False), ('fp8', 'bfloat16', 'row', 5, 260, False),
-    ('nvfp4', 'bfloat16', None, 33, 144, False), ('mxfp8', 'float16', None, 17, 96, False)])
+@pytest.mark.parametrize('kind,dtype,group,rows,columns,zeros', DEQUANTIZED)
 def test_a_matrix_is_dequantized_by_a_kernel(kind, dtype, group, rows, columns, zeros):
     "One rounding of each element, and for NF4 one more of its codebook"
     p = pack(matrix(dtype, rows, columns), kind, group, zeros)
