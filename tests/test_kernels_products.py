@@ -111,16 +111,16 @@ def test_epilogues(way):
         got = run_gemm(a, b, c.clone(), scale=-.5, accumulate=True, tile=SMALL)
         close(got, c.double() - .5*p, size + c.abs(), torch.float32)
     else:
-        run_gemm(a, b, out, bias=bias, scale=.5, activation=way, activation_input=saved, tile=SMALL)
+        def run(out, **saves): return run_gemm(a, b, out, bias=bias, scale=.5, activation=way, tile=SMALL, **saves)
+        act_grad = torch.full_like(out, NAN)
+        run(out, activation_input=saved)
+        again = run(torch.full_like(out, NAN), act_grad=act_grad)
         z, size = .5*p + bias.double(), .5*size + bias.double().abs()
         close(saved, z, size, HALF)
         # a gradient is 2 z at most for the square and 1.13 for the others
         close(out, REFERENCE[way](z), size*(2*z.abs() + 1.13), HALF, 2.**-20)
         x = z.clone().requires_grad_()
         grad, = torch.autograd.grad(REFERENCE[way](x).sum(), x)
-        act_grad = torch.full_like(out, NAN)
-        again = run_gemm(a, b, torch.full_like(out, NAN), bias=bias, scale=.5, activation=way, act_grad=act_grad,
-                            tile=SMALL)
         torch.testing.assert_close(again, out, rtol=0, atol=0)
         # a gradient is 2 at most steep, but where it jumps
         close(act_grad, torch.where(z.abs() < 1e-4, act_grad.double(), grad), 2*size, HALF, 2.**-20)

@@ -1,5 +1,6 @@
 """`gridstride.kernels.softmax` and `log_softmax` on the emulator: awkward rows, every type, infinities, gradients, and
 what is refused."""
+from contextlib import contextmanager
 from functools import partial
 
 import pytest
@@ -32,11 +33,12 @@ def rows_in_registers(): return [(f, normal(2, width, dtype=dtype)) for f, width
 
 @pytest.fixture(scope='module', autouse=True)
 def at_once(request):
-    "All kernels but those with changed constants are compiled in one unit"
+    "Nearly all kernels are compiled in one unit"
     inputs = [*(normal(*o) for o in SHAPES), *(normal(3, 72, dtype=o) for o in NEAR)]
     inputs += [normal(2, 2**15, dtype=torch.bfloat16)]
     both = [*((f, x) for f in WAYS for x in inputs), *rows_in_registers()]
-    with one_unit(request, [partial(both_ways, *o) for o in both]): yield
+    with one_unit(request, [*(partial(both_ways, *o) for o in both), *(partial(in_small, *o) for o in small_rows())]):
+        yield
 
 
 def is_near(got, want):
@@ -70,17 +72,44 @@ def test_every_type(dtype):
     for f in WAYS: both_ways(f, normal(3, 72, dtype=dtype))
 
 
-@pytest.fixture
-def small(monkeypatch):
+@contextmanager
+def few_bytes_per_block():
     "Blocks that keep little, so that short rows need a cluster, and longer ones two passes"
     few = dict(_REGISTER_BYTES_PER_THREAD={2**8: 32}, _CLUSTER_CONFIGS={2: (2**9, 2**8, 32), 4: (2**10, 2**10, 32)},
                _MAX_CLUSTER_VECTORS_PER_THREAD=2)
     few |= dict.fromkeys(('_ROW_BYTES_PER_BLOCK', '_MAX_SMEM_BYTES', '_MAX_SMEM_BYTES_BEFORE_HOPPER',
                            '_SPLIT_BYTES'), 2**10)
-    for name, value in few.items(): monkeypatch.setattr(softmaxes, name, value)
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in few.items(): patch.setattr(softmaxes, name, value)
+        softmaxes.softmax_launches.cache_clear()
+        yield patch
     softmaxes.softmax_launches.cache_clear()
-    yield monkeypatch
-    softmaxes.softmax_launches.cache_clear()
+
+
+@pytest.fixture
+def small():
+    with few_bytes_per_block() as patch: yield patch
+
+
+# In registers of a cluster, in its shared memory, and read twice
+def rows_in_registers_of_a_cluster():
+    return [*((f, normal(3, width)) for width in (512, 2048) for f in WAYS),
+            *((softmax, normal(3, 4096, dtype=dtype)) for dtype in (torch.bfloat16, torch.float16))]
+
+
+def rows_of_a_cluster():
+    return [*((f, normal(3, 900)) for f in WAYS),
+            *((softmax, normal(3, 900, dtype=dtype)) for dtype in (torch.bfloat16, torch.float64))]
+
+
+def rows_read_twice(): return [(f, normal(3, 5000)) for f in WAYS]
+
+
+def small_rows(): return [*rows_in_registers_of_a_cluster(), *rows_of_a_cluster(), *rows_read_twice()]
+
+
+def in_small(f, x):
+    with few_bytes_per_block(): both_ways(f, x)
 
 
 def calls(width, of='softmax', on=None):
@@ -101,9 +130,7 @@ def test_rows_in_registers_of_a_cluster(small):
     "Each thread has two vectors; with three, or where some had fewer, rows are in shared memory"
     def blocks(width): return calls(width)[0].cluster[0] if 'terms[VECS_PER_THREAD]' in calls(width)[0].src else None
     assert [blocks(o) for o in (512, 1024, 2048, 3072, 2044)] == [2, 4, 8, None, None]
-    for width in (512, 2048):
-        for f in WAYS: both_ways(f, normal(3, width))
-    for dtype in (torch.bfloat16, torch.float16): both_ways(softmax, normal(3, 4096, dtype=dtype))
+    for f, x in rows_in_registers_of_a_cluster(): both_ways(f, x)
 
 
 @pytest.mark.slow
@@ -119,13 +146,12 @@ def test_long_rows_in_registers(dtype, width, blocks):
 
 def test_rows_of_a_cluster(small):
     assert [c.cluster[0] for c in calls(2000)] == [8] and calls(2000)[0].name == 'softmax_on_chip'
-    for f in WAYS: both_ways(f, normal(3, 900))
-    for dtype in (torch.bfloat16, torch.float64): both_ways(softmax, normal(3, 900, dtype=dtype))
+    for f, x in rows_of_a_cluster(): both_ways(f, x)
 
 
 def test_rows_that_are_read_twice(small):
     assert [c.name for c in calls(5000)] == ['reduce_splits', 'normalize_rows']
-    for f in WAYS: both_ways(f, normal(3, 5000))
+    for f, x in rows_read_twice(): both_ways(f, x)
 
 
 def test_without_a_hopper_gpu(small):
