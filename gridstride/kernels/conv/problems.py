@@ -84,8 +84,8 @@ def check_conv2d(x, weight, bias, groups):
     is_count = isinstance(groups, int) and not isinstance(groups, bool) and groups > 0
     if not is_count or x.shape[1] != groups * weight.shape[1] or weight.shape[0] % groups:
         raise ValueError(
-            f'conv2d: x has {x.shape[1]} channels, weight {weight.shape[0]} x {weight.shape[1]}, and groups is '
-            f'{groups!r}; expected groups * {weight.shape[1]} channels of x, and a multiple of groups as out_channels'
+            f'conv2d: groups is {groups!r}, x has {x.shape[1]} channels, and weight has shape {tuple(weight.shape)}; '
+            'expected groups * weight.shape[1] channels, and a multiple of groups as weight.shape[0]'
         )
     if bias is not None:
         check_matches('conv2d', 'bias', bias, x, weight.shape[:1])
