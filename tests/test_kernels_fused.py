@@ -143,7 +143,11 @@ def with_residual(norm):
 def test_a_ring_whose_bytes_need_not_be_asked_for():
     "48 KiB of it, and the sums of the block's groups: together they are more than a block has by default"
     x, w = elements((40, 128), (128,), dtype=torch.bfloat16)
-    same(rms_norm, of_torch('rms_norm'), [x, w])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(calls, '_is_direct', lambda *sizes: False)
+        calls.norm_backward_launches.cache_clear()
+        try: same(rms_norm, of_torch('rms_norm'), [x, w])
+        finally: calls.norm_backward_launches.cache_clear()
 
 
 def less_than_all():
@@ -190,8 +194,8 @@ def tuned(monkeypatch):
 
 @pytest.mark.slow
 def test_rows_beyond_the_registers(tuned):
-    "What a thread cannot hold is read again, and summed in memory"
-    tuned(_MAX_THREAD_VECTORS=1, _MIN_THREADS=32, _NORM_FORWARD={4: (1, 0)}, _NORM_BACKWARD={4: (32, 4, 2)},
+    "What a thread cannot hold is read again"
+    tuned(_MAX_THREAD_VECTORS=1, _MIN_THREADS=32, _NORM_FORWARD={4: (1, 0)},
           _pow2_at_least=lambda n, lowest, highest: lowest)
     norm = calls.Norm(0, 0, 0, 0)
     assert 'VECS_PER_THREAD = 1,' in calls.norm_launches('float32', 3, 500, 4, norm, 1e-6, H100)[0].src
@@ -207,11 +211,32 @@ def test_blocks_that_stay_go_round(tuned, monkeypatch):
     for is_hopper in (True, False):
         for module in ('activations', 'norms'):
             monkeypatch.setattr(f'gridstride.kernels.fused.{module}.this_device', lambda: Device(2, is_hopper))
-        tuned(_NORM_BACKWARD={4: (64, 16, 2)}, _REGISTERS_PER_SM=128*128, _BIAS_GELU_BACKWARD={4: (32, 2, 1)})
+        tuned(_NORM_BACKWARD={4: (64, 16, 2)}, _REGISTERS_PER_SM=128*128, _BIAS_GELU_BACKWARD={4: (32, 2, 1)},
+              _is_direct=lambda *sizes: False)
         how, on = calls.Norm(False, True, False, False), Device(2, is_hopper)
         (first, *_), parts = calls.norm_backward_launches('float32', 75, 64, 4, how, True, on)
         assert f'PIPELINED = {int(is_hopper)},' in first.src and parts == 2
         all_are_right(every_tool(x))
+
+
+def backward_names(rows, width, is_centered=True, dtype='bfloat16'):
+    norm = calls.Norm(is_centered, True, False, False)
+    return [o.name for o in calls.norm_backward_launches(dtype, rows, width, 8, norm, True, H100)[0]]
+
+
+def test_few_or_long_rows_need_one_launch():
+    direct, persistent = ['norm_backward_direct'], ['norm_backward', 'add_columns']
+    assert backward_names(2048, 768) == backward_names(1024, 768, False) == backward_names(9000, 8200) == direct
+    assert backward_names(2056, 768) == backward_names(1032, 768, False) == backward_names(2056, 8192) == persistent
+    assert backward_names(2048, 1600, False) == direct
+
+
+@pytest.mark.slow
+def test_one_launch_sums_many_rows():
+    "More rows than a block's threads, and more columns than a strip, in 16 bits and by single elements"
+    for dtype, shape in ((torch.bfloat16, (300, 136)), (torch.float32, (270, 35))):
+        x, w, b = elements(shape, shape[-1:], shape[-1:], dtype=dtype)
+        same(layer_norm, of_torch('layer_norm'), [x, w, b])
 
 
 # Dropout
@@ -287,12 +312,14 @@ def test_a_second_derivative_is_refused():
     with pytest.raises(RuntimeError, match='once_differentiable'): dx.sum().backward()
 
 
-@pytest.mark.parametrize('name', ['gelu', 'gelu_kernels', 'bias_gelu', 'norm', 'norm_backward', 'column_sums'])
+@pytest.mark.parametrize('name', ['gelu', 'gelu_kernels', 'bias_gelu', 'norm', 'norm_backward', 'norm_backward_direct',
+                                  'column_sums'])
 def test_a_source_is_what_is_launched(name):
     "The source that lessons show is compiled unchanged, below its types and constants"
     how, drops = calls.Norm(True, True, True, True), calls.Dropout(.1, 3)
     launched = [*calls.gelu_launches('float32', 2**26, 4, False, H100),
                 *calls.norm_launches('float32', 9, 64, 4, how, 1e-5, H100),
                 *calls.bias_gelu_backward_launches('bfloat16', 9, 64, 8, True, drops, H100)[0],
-                *calls.norm_backward_launches('bfloat16', 9, 64, 8, how, True, H100)[0]]
+                *calls.norm_backward_launches('bfloat16', 9, 64, 8, how, True, H100)[0],
+                *calls.norm_backward_launches('bfloat16', 9000, 64, 8, how, True, H100)[0]]
     assert any(source(name) in c.src for c in launched)

@@ -3,20 +3,11 @@
 // mean(g) are 0. With HAS_RESIDUAL, other operators use the sum x as well; `dsum`, the gradient of x from these
 // operators, is added to dx. Blocks are persistent, so the column gradients accumulate in registers over all rows of a
 // block. With PIPELINED, on a Hopper GPU, bulk copies prefetch rows into a pipeline of STAGES stages in shared memory;
-// otherwise, with PREFETCH, a thread loads its next row before it finishes the current one. If a row has more than
-// VECS_PER_THREAD vectors per thread, the remaining ones are read again, and their column gradients accumulate in
-// global memory.
+// otherwise, with PREFETCH, a thread loads its next row before it finishes the current one.
 struct Row { Vector x[VECS_PER_THREAD], dy[VECS_PER_THREAD], dsum[VECS_PER_THREAD]; Acc inv_std, mean; };
 
 // ARRAYS: input arrays; COLUMN_GRADS: gradients per column, of the weight and, with CENTERED, of the bias
 constexpr int ARRAYS = HAS_RESIDUAL ? 3 : 2, COLUMN_GRADS = CENTERED ? 2 : 1;
-
-template<class F>  // f(x, dy, weights, index in the row, index in the registers or -1)
-__device__ void visit_vectors(const Row &row, const Vector (&weights_in_registers)[VECS_PER_THREAD], const Vector *x,
-                              const Vector *dy, const Vector *weights, int vectors, F f) {
-    visit_registers(vectors, [&](int k, int i) { f(row.x[k], row.dy[k], weights_in_registers[k], i, k); });
-    visit_remaining(vectors, [&](int i) { f(x[i], dy[i], HAS_WEIGHT ? weights[i] : Vector(), i, -1); });
-}
 
 __global__ void __launch_bounds__(THREADS, BLOCKS_PER_SM)
 norm_backward(const Elem *x, const Elem *dy, const Elem *weight, const Elem *dsum, const Acc *row_stats, Elem *dx,
@@ -81,25 +72,17 @@ norm_backward(const Elem *x, const Elem *dy, const Elem *weight, const Elem *dsu
         } else if constexpr (PREFETCH) load_row(next, row + stride);
         else load_row(current, row);
         const int row_vectors = row < rows ? vectors : 0;
-        const Vector *global_x = arrays[0] + row * vectors, *global_dy = arrays[1] + row * vectors;
         Acc sums[COLUMN_GRADS] = {};  // of g * x_hat, and of g
-        visit_vectors(current, weights_in_registers, global_x, global_dy, weights, row_vectors,
-        [&](const Vector &x, const Vector &dy, const Vector &scale, int i, int k) {
+        visit_registers(row_vectors, [&](int k, int) {
             #pragma unroll
             for (int v = 0; v < VEC; v++) {
-                const Acc x_hat = (Acc(x.at[v]) - current.mean) * current.inv_std, d = Acc(dy.at[v]);
-                const Acc g = HAS_WEIGHT ? d * Acc(scale.at[v]) : d;
+                const Acc x_hat = (Acc(current.x[k].at[v]) - current.mean) * current.inv_std;
+                const Acc d = Acc(current.dy[k].at[v]), g = HAS_WEIGHT ? d * Acc(weights_in_registers[k].at[v]) : d;
                 sums[0] += g * x_hat;
                 if constexpr (CENTERED) sums[1] += g;
                 if constexpr (!PARAM_GRADS) continue;
-                if (k >= 0) {
-                    column_grads[0][k < 0 ? 0 : k][v] += d * x_hat;
-                    if constexpr (CENTERED) column_grads[1][k < 0 ? 0 : k][v] += d;
-                } else {
-                    partial[i * VEC + v] = d * x_hat + (iteration ? partial[i * VEC + v] : Acc(0));
-                    if constexpr (CENTERED)
-                        partial[width + i * VEC + v] = d + (iteration ? partial[width + i * VEC + v] : Acc(0));
-                }
+                column_grads[0][k][v] += d * x_hat;
+                if constexpr (CENTERED) column_grads[1][k][v] += d;
             }
         });
         row_sum(sums, iteration % 2);
@@ -107,18 +90,16 @@ norm_backward(const Elem *x, const Elem *dy, const Elem *weight, const Elem *dsu
             if constexpr (ROW_WARPS == 1) __syncthreads();
             if (threadIdx.x == 0) fill(iteration + STAGES);
         }
-        visit_vectors(current, weights_in_registers, global_x, global_dy, weights, row_vectors,
-        [&](const Vector &x, const Vector &dy, const Vector &scale, int i, int k) {
-            Vector res, residual_grad;
-            if constexpr (HAS_RESIDUAL)
-                residual_grad = k < 0 ? arrays[2][row * vectors + i] : current.dsum[k < 0 ? 0 : k];
+        visit_registers(row_vectors, [&](int k, int i) {
+            Vector res;
             #pragma unroll
             for (int v = 0; v < VEC; v++) {
-                const Acc x_hat = (Acc(x.at[v]) - current.mean) * current.inv_std, d = Acc(dy.at[v]);
-                Acc value = (HAS_WEIGHT ? d * Acc(scale.at[v]) : d) - x_hat * (sums[0] / width);
+                const Acc x_hat = (Acc(current.x[k].at[v]) - current.mean) * current.inv_std;
+                const Acc d = Acc(current.dy[k].at[v]), g = HAS_WEIGHT ? d * Acc(weights_in_registers[k].at[v]) : d;
+                Acc value = g - x_hat * (sums[0] / width);
                 if constexpr (CENTERED) value -= sums[1] / width;
                 value *= current.inv_std;
-                if constexpr (HAS_RESIDUAL) value += Acc(residual_grad.at[v]);
+                if constexpr (HAS_RESIDUAL) value += Acc(current.dsum[k].at[v]);
                 res.at[v] = Elem(value);
             }
             store((Vector *)dx + row * vectors + i, res);

@@ -74,7 +74,7 @@ def _launch_norm(x, weight, bias, residual, eps, is_centered, y, x_plus_residual
 def _run_without_gradient(x, weight, bias, residual, eps, is_centered):
     "Normalize `x` without the row statistics; return NotImplemented if torch is faster"
     _check_operands('layer_norm' if is_centered else 'rms_norm', x, weight, bias, residual)
-    if _is_torch_faster(x, False, is_centered):
+    if _is_torch_faster(x, False):
         return NotImplemented
     y, row_stats = torch.empty_like(x), torch.empty(0, dtype=_accumulator_dtype(x), device=x.device)
     x_plus_residual = None if residual is None else torch.empty_like(x)
@@ -134,34 +134,16 @@ _apply_norm_function = make_apply(_Norm)
 
 
 # Where torch is faster on a Hopper GPU, as benchmarks/every_shape.py measured: many rows, longer than these bytes
-_TORCH_MIN_ROWS, _TORCH_ROW_BYTES, _TORCH_GRADIENT_ROW_BYTES = 1024, 100_000, 24_576
-# With gradients, also fewer rows that are too long for registers: (is_centered, element bytes) -> ((rows, bytes), ...)
-_TORCH_LONG_ROWS = {
-    (True, 2): ((384, 16_385), (256, 24_576)),
-    (True, 4): ((512, 120_000),),
-    (False, 2): ((640, 32_768),),
-}
-# Up to this many elements, torch's kernels are also faster with gradients
-_TORCH_MAX_GRADIENT_ELEMENTS = 2**14
-_SHORT_ROW_BYTES = 16_384  # with gradients: no rule applies to shorter rows, so their calls skip the check
+_TORCH_MIN_ROWS, _TORCH_ROW_BYTES = 1024, 100_000
+# With gradients: rows, of more than these elements
+_TORCH_MIN_GRADIENT_ROWS, _TORCH_GRADIENT_ELEMENTS = 256, 2**15
 
 
-def _is_torch_faster(x, has_gradient, is_centered):
+def _is_torch_faster(x, has_gradient):
     "Return whether torch normalizes `x` faster than our kernels"
-    row_bytes = x.shape[-1] * x.element_size()
-    max_bytes = _SHORT_ROW_BYTES if has_gradient else _TORCH_ROW_BYTES
-    return row_bytes > max_bytes and x.is_cuda and _are_many_long_rows(x, row_bytes, has_gradient, is_centered)
-
-
-def _are_many_long_rows(x, row_bytes, has_gradient, is_centered):
-    "Return whether torch is faster for this many rows of `row_bytes` bytes"
-    rows = x.numel() // x.shape[-1]
-    if has_gradient:
-        long_rows = _TORCH_LONG_ROWS.get((is_centered, x.element_size()), ())
-        rules = (_TORCH_MIN_ROWS, _TORCH_GRADIENT_ROW_BYTES + 1), *long_rows
-    else:
-        rules = ((_TORCH_MIN_ROWS, _TORCH_ROW_BYTES),)
-    return any(rows >= min_rows and row_bytes >= min_bytes for min_rows, min_bytes in rules)
+    width, min_rows = x.shape[-1], _TORCH_MIN_GRADIENT_ROWS if has_gradient else _TORCH_MIN_ROWS
+    is_long = width > _TORCH_GRADIENT_ELEMENTS if has_gradient else width * x.element_size() > _TORCH_ROW_BYTES
+    return is_long and x.is_cuda and x.numel() // width >= min_rows
 
 
 def _torch_normalize(x, weight, bias, residual, eps, is_centered):
@@ -216,12 +198,10 @@ def _apply_norm_to_operands(x, weight, bias, residual, eps, is_centered):
         return _normalize(*operands)
     if not hasattr(x, 'data_ptr') or not x.dim():
         return _apply_norm_function(*operands)
-    if x.is_cuda and 0 < x.numel() <= _TORCH_MAX_GRADIENT_ELEMENTS:
-        return _differentiate_with_torch(*operands)
     if is_host_bound(x, DTYPE_BYTES) and residual is None:
         _check_operands('layer_norm' if is_centered else 'rms_norm', *operands[:4])
         return differentiate_eagerly(_normalize, _apply_norm_function, _torch_function, *operands)
-    if _is_torch_faster(x, True, is_centered):
+    if _is_torch_faster(x, True):
         return _differentiate_with_torch(*operands)
     return _apply_norm_function(*operands)
 
