@@ -163,6 +163,16 @@ def test_rows_that_begin_anywhere_are_loaded_by_vectors(dtype, width):
     same(sum(x, -1), x.sum(-1))
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize('dtype,width', [('float16', 70), ('float32', 36), ('uint8', 333), ('int32', 3)])
+def test_many_short_rows_share_blocks(dtype, width):
+    "Rows that begin at any element, and rows of whole vectors; the last block has fewer rows"
+    for first, columns in ((1, width), (0, width//16*16)):
+        x = elements((131, width + 1), getattr(torch, dtype)).flatten()[first:130*columns + first].view(130, columns)
+        assert names(operators.sum_launches(dtype, 130, columns, 1, H100)) == ['sum_short_rows'] or not columns
+        same(sum(x, -1), x.sum(-1))
+
+
 def test_sixteen_bits_are_added_in_float32():
     x = torch.full((300,), 1.01, dtype=torch.bfloat16)
     assert sum(x) == x.float().sum().bfloat16() and torch.equal(scan(x), x.float().cumsum(0).bfloat16())
@@ -223,7 +233,7 @@ def test_the_rest_is_refused_in_words(call, error, words):
 
 
 @pytest.mark.parametrize('name', ['sum', 'sum_bulk', 'argmax', 'scan', 'scan_bulk', 'histogram', 'transpose',
-                                  'transpose_few_rows', 'scan_short_rows'])
+                                  'transpose_few_rows', 'scan_short_rows', 'sum_short_rows'])
 def test_a_source_is_what_is_launched(name):
     "The source that lessons show is compiled unchanged, below its types and constants"
     calls = [*operators.sum_launches('float32', 1, 2**28, 4, H100)[0],
@@ -231,6 +241,7 @@ def test_a_source_is_what_is_launched(name):
              *operators.argmax_launches('int32', 1, 2**28, 4, H100)[0],
              *operators.scan_launches('int32', 1, 2**28, 4, H100)[0],
              *operators.scan_launches('int32', 9, 99, 1, H100)[0],
+             *operators.sum_launches('int32', 999, 99, 1, H100)[0],
              *operators.scan_launches('int32', 9, 9999, 1, H100)[0],
              *operators.histogram_launches('uint8', 2**28, 256, 0., 256., 16, H100),
              *operators.transpose_launches(4, 1, 8192, 8192, H100),

@@ -28,7 +28,7 @@ def kernel_source(
     preamble = f'#define LOWEST {_LOWEST_VALUES[dict(types)["Value"]]}\n' if name == 'argmax' else ''
     preamble += '#define CLUSTER\n' + _typed_primitives(*_CLUSTER_PRIMITIVES) if cluster else ''
     preamble += _typed_primitives(*_BULK_PRIMITIVES) if name.endswith('bulk') else ''
-    preamble += source('sum') if name == 'sum_unaligned' else ''
+    preamble += source('sum') if name in ('sum_unaligned', 'sum_short_rows') else ''
     preamble += source('scan') if name == 'scan_short_rows' else ''
     return assemble_source(source(name), types, constants, preamble)
 
