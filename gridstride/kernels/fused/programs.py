@@ -111,7 +111,7 @@ def softmax_pass_launches(operator_pass, rows, width) -> tuple:  # ([`KernelLaun
     kernel = 'softmax_backward' if operator_pass.is_backward else 'softmax'
     vec_size = vector_width(0, DTYPE_BYTES[operator_pass.dtype], 2, width)
     return softmax_launches(
-        kernel, operator_pass.dtype, rows, width, vec_size, operator_pass.op_name == 'log_softmax', H100
+        kernel, operator_pass.dtype, rows, width, vec_size, operator_pass.op_name == 'log_softmax', H100, True
     )
 
 

@@ -16,7 +16,7 @@ from ..ladder.launches import Int64
 from ..ladder.rung import KernelLaunch, this_device
 from ..call_tables import ARGUMENTS, make_apply, differentiable_once, differentiate_eagerly, looks_up, needs_autograd
 from ..call_tables import torch_call
-from ..common import check_tensor, dtype_name, is_host_bound, launch, tensor_vector_width, to_contiguous
+from ..common import MAX_LOAD_BYTES, check_tensor, dtype_name, is_host_bound, launch, tensor_vector_width, to_contiguous
 from ...utils import cdiv
 
 # The forward pass with rows in the registers of one block: largest row in bytes -> bytes of the row per thread
@@ -102,14 +102,15 @@ def _registers_per_thread(elements, dtype, cluster_size):
     return 32 if elements <= 16 else 80 if elements > 32 else 56 if cluster_size == 1 else 48
 
 
-def _shared_memory_layout(row_vectors, vector_bytes, gpu) -> RowLayout:  # None if the row is too long
-    "Return the `RowLayout` that keeps a row in the shared memory of a block or, on Hopper, of a cluster"
+def _shared_memory_layout(row_vectors, vector_bytes, gpu, block_bytes) -> RowLayout:  # None if the row is too long
+    """Return the `RowLayout` that keeps a row in the shared memory of a block or, on Hopper, of a cluster, each block
+    of which has about `block_bytes` of the row"""
     row_bytes = row_vectors * vector_bytes
-    cluster_size = min(_MAX_CLUSTER_SIZE, _next_pow2(cdiv(row_bytes, _ROW_BYTES_PER_BLOCK))) if gpu.is_hopper else 1
+    cluster_size = min(_MAX_CLUSTER_SIZE, _next_pow2(cdiv(row_bytes, block_bytes))) if gpu.is_hopper else 1
     if row_bytes > cluster_size * (_MAX_SMEM_BYTES if gpu.is_hopper else _MAX_SMEM_BYTES_BEFORE_HOPPER):
         return None
     block_vectors = cdiv(row_vectors, cluster_size)
-    length_class = (row_bytes > _ROW_BYTES_PER_BLOCK // 2) + (row_bytes > _ROW_BYTES_PER_BLOCK)  # 0: short, 2: long
+    length_class = (row_bytes > block_bytes // 2) + (row_bytes > block_bytes)  # 0: short, 2: long
     threads_per_row = _next_pow2(cdiv(block_vectors * vector_bytes, _SMEM_BYTES_PER_THREAD[length_class]))
     threads_per_row = min(threads_per_row, _next_pow2(block_vectors), _MAX_THREADS)
     threads = max(threads_per_row, _MIN_THREADS)
@@ -129,7 +130,7 @@ def choose_layout(
         return layout
     if dtype and (layout := _block_register_layout(row_vectors, vector_bytes)):
         return _spread_few_rows(layout, rows, gpu) if rows else layout
-    return _shared_memory_layout(row_vectors, vector_bytes, gpu)
+    return _shared_memory_layout(row_vectors, vector_bytes, gpu, _ROW_BYTES_PER_BLOCK)
 
 
 _MBARRIER_PRIMITIVES = (
@@ -144,13 +145,14 @@ _MBARRIER_PRIMITIVES = (
 
 def _softmax_source(direction, kernel_file, dtype, vec_size, threads, cluster_size, **constants):
     """Return the source of a softmax kernel. `direction`: the file with the formulas ('softmax_forward' or
-    'softmax_backward'); `kernel_file`: the file with the kernel ('softmax_registers', 'softmax_shared' or
-    'softmax_split')"""
+    'softmax_backward'); `kernel_file`: the file with the kernel ('softmax_registers', 'softmax_shared',
+    'softmax_ragged' or 'softmax_split')"""
     cluster_merge = 'merge_by_mbarrier' if kernel_file == 'softmax_registers' else 'merge_in_cluster'
     merge = cluster_merge if cluster_size > 1 else 'merge_in_block'
     file_names = 'vector', 'online_softmax', merge, direction, kernel_file
     constants = dict(VEC=vec_size, THREADS=threads, **constants)
-    primitive_names = ['address', 'copy_async', 'copies_wait_all'] if kernel_file == 'softmax_shared' else []
+    is_shared = kernel_file in ('softmax_shared', 'softmax_ragged')
+    primitive_names = ['address', 'copy_async', 'copies_wait_all'] if is_shared else []
     if cluster_size > 1:
         constants['CLUSTER'] = cluster_size
         primitive_names += ['rank', 'cluster_arrive_relaxed', 'cluster_wait']
@@ -169,12 +171,16 @@ def softmax_launches(
     vec_size,  # elements per load
     is_log,  # compute log softmax
     gpu,  # a `Device`
+    has_equal_offsets=False,  # the arrays begin at the same offset from a multiple of 16 bytes
 ) -> tuple:  # ([`KernelLaunch`], the workspace size in elements)
     "Return the launches for rows of `width` elements: one launch if a row can be kept on chip, else two"
     is_backward = kernel == 'softmax_backward'
     direction, row_vectors = 'softmax_backward' if is_backward else 'softmax_forward', width // vec_size
     vector_bytes = vec_size * DTYPE_BYTES[dtype] * (2 if is_backward else 1)
     streaming_stores = rows * width * DTYPE_BYTES[dtype] > _MIN_STREAMING_STORE_BYTES
+    if has_equal_offsets and vec_size * DTYPE_BYTES[dtype] < MAX_LOAD_BYTES:
+        if ragged_launch := _ragged_launch(kernel, dtype, rows, width, is_log, streaming_stores, gpu):
+            return [ragged_launch], 0
     layout = choose_layout(row_vectors, vector_bytes, gpu, None if is_backward else dtype, rows)
     if not layout:
         constants = dict(LOG=is_log, STREAMING_STORES=streaming_stores)
@@ -193,6 +199,36 @@ def softmax_launches(
     grid, cluster = (cluster_size * cdiv(rows, threads // threads_per_row),), (cluster_size, 1, 1)
     arrays = 'x', 'dy', 'out'
     return [KernelLaunch(src, 'softmax_on_chip', arrays, scalars, grid, (threads,), smem_bytes, cluster=cluster)], 0
+
+
+# Rows that begin at any element, of at least so many bytes, are loaded by aligned vectors
+_MIN_RAGGED_ROW_BYTES = 2**15
+_RAGGED_ROW_BYTES_PER_BLOCK = {False: 2**15, True: 2**16}  # forward, backward
+
+
+def _ragged_layout(dtype, width, is_backward, gpu) -> RowLayout:  # None if a row is too long
+    "Return the `RowLayout` of rows that begin at any element, which are kept in shared memory"
+    vec_size = MAX_LOAD_BYTES // DTYPE_BYTES[dtype]
+    row_vectors, vector_bytes = cdiv(width + vec_size - 1, vec_size), MAX_LOAD_BYTES * (1 + is_backward)
+    return _shared_memory_layout(row_vectors, vector_bytes, gpu, _RAGGED_ROW_BYTES_PER_BLOCK[is_backward])
+
+
+def _ragged_launch(kernel, dtype, rows, width, is_log, streaming_stores, gpu) -> KernelLaunch:  # None: no such launch
+    "Return the launch for rows that begin at any element, at the same offset from an aligned vector in all arrays"
+    is_backward, element_bytes = kernel == 'softmax_backward', DTYPE_BYTES[dtype]
+    layout = _ragged_layout(dtype, width, is_backward, gpu)
+    if width * element_bytes < _MIN_RAGGED_ROW_BYTES or not layout:
+        return None
+    vectors_per_thread, threads_per_row, threads, cluster_size, _ = layout
+    constants = dict(LOG=is_log, ROW_THREADS=threads_per_row, ASYNC=gpu.is_hopper, STREAMING_STORES=streaming_stores)
+    direction, vec_size = 'softmax_backward' if is_backward else 'softmax_forward', MAX_LOAD_BYTES // element_bytes
+    src = _softmax_source(direction, 'softmax_ragged', dtype, vec_size, threads, cluster_size, **constants)
+    smem_bytes = threads * vectors_per_thread * MAX_LOAD_BYTES * (1 + is_backward)
+    grid, scalars = (cluster_size * cdiv(rows, threads // threads_per_row),), (Int64(rows), width, vectors_per_thread)
+    cluster = (cluster_size, 1, 1)
+    return KernelLaunch(
+        src, 'softmax_on_chip', ('x', 'dy', 'out'), scalars, grid, (threads,), smem_bytes, cluster=cluster
+    )
 
 
 def _split_launches(direction, dtype, rows, width, vec_size, vector_bytes, **constants):
@@ -216,8 +252,9 @@ def _run_softmax(kernel, x, dy, is_log):
         return out
     width = x.shape[-1]
     vec_size = min(tensor_vector_width(operand, 2, width) for operand in (x, dy, out))
+    has_equal_offsets = len({operand.data_ptr() % MAX_LOAD_BYTES for operand in (x, dy, out)}) == 1
     launches, workspace_elements = softmax_launches(
-        kernel, dtype, x.numel() // width, width, vec_size, is_log, this_device()
+        kernel, dtype, x.numel() // width, width, vec_size, is_log, this_device(), has_equal_offsets
     )
     states = torch.empty(workspace_elements, dtype=getattr(torch, accumulator_type(dtype)), device=x.device)
     launch(launches, x, dy=dy, states=states, out=out)
