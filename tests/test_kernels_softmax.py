@@ -77,6 +77,7 @@ def few_bytes_per_block():
     "Blocks that keep little, so that short rows need a cluster, and longer ones two passes"
     few = dict(_REGISTER_BYTES_PER_THREAD={2**8: 32}, _CLUSTER_CONFIGS={2: (2**9, 2**8, 32), 4: (2**10, 2**10, 32)},
                _MAX_CLUSTER_VECTORS_PER_THREAD=2)
+    few |= dict(_MAX_GRADIENT_REGISTER_ROW_BYTES=2**8)
     few |= dict.fromkeys(('_ROW_BYTES_PER_BLOCK', '_MAX_SMEM_BYTES', '_MAX_SMEM_BYTES_BEFORE_HOPPER',
                            '_SPLIT_BYTES'), 2**10)
     with pytest.MonkeyPatch.context() as patch:
@@ -174,6 +175,15 @@ def test_only_long_rows_that_begin_anywhere_are_ragged():
     assert not ragged_clusters('softmax', 'bfloat16', 16, 50257, has_equal_offsets=False)
     assert not ragged_clusters('softmax', 'bfloat16', 16, 2**14 - 1)
     assert not ragged_clusters('softmax', 'float32', 16, 999_999)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize('width', [3, 40, 333, 1024])
+def test_gradients_of_short_rows_are_in_registers(width):
+    "Of lanes, of a warp, of a block"
+    launches = softmaxes.softmax_launches('softmax_backward', 'float32', 5, width, 1, False, softmaxes.this_device())[0]
+    assert len(launches) == 1 and 'grads[VECS_PER_THREAD]' in launches[0].src
+    for f in WAYS: both_ways(f, normal(5, width))
 
 
 def test_rows_that_are_read_twice(small):

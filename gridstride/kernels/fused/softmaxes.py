@@ -178,6 +178,8 @@ def softmax_launches(
     direction, row_vectors = 'softmax_backward' if is_backward else 'softmax_forward', width // vec_size
     vector_bytes = vec_size * DTYPE_BYTES[dtype] * (2 if is_backward else 1)
     streaming_stores = rows * width * DTYPE_BYTES[dtype] > _MIN_STREAMING_STORE_BYTES
+    if is_backward and width * DTYPE_BYTES[dtype] <= _MAX_GRADIENT_REGISTER_ROW_BYTES:
+        return [_short_rows_backward_launch(dtype, rows, width, vec_size, is_log, streaming_stores)], 0
     if has_equal_offsets and vec_size * DTYPE_BYTES[dtype] < MAX_LOAD_BYTES:
         if ragged_launch := _ragged_launch(kernel, dtype, rows, width, is_log, streaming_stores, gpu):
             return [ragged_launch], 0
@@ -199,6 +201,25 @@ def softmax_launches(
     grid, cluster = (cluster_size * cdiv(rows, threads // threads_per_row),), (cluster_size, 1, 1)
     arrays = 'x', 'dy', 'out'
     return [KernelLaunch(src, 'softmax_on_chip', arrays, scalars, grid, (threads,), smem_bytes, cluster=cluster)], 0
+
+
+# The gradient of rows of up to so many bytes is computed in registers: vectors of each input per thread at most
+_MAX_GRADIENT_REGISTER_ROW_BYTES, _MAX_GRADIENT_VECTORS = 2**12, 16
+_GRADIENT_THREAD_BYTES = 32  # of each input
+
+
+def _short_rows_backward_launch(dtype, rows, width, vec_size, is_log, streaming_stores):
+    "Return the launch of the backward pass for short rows, which are kept in registers"
+    row_vectors, vector_bytes = width // vec_size, vec_size * DTYPE_BYTES[dtype]
+    target = min(_MAX_GRADIENT_VECTORS, _GRADIENT_THREAD_BYTES // vector_bytes)
+    threads_per_row = min(_MAX_THREADS, _next_pow2(cdiv(row_vectors, target)))
+    threads = max(_MIN_THREADS, threads_per_row)
+    threads_per_row = threads if threads_per_row > 32 else threads_per_row
+    constants = dict(LOG=is_log, ROW_THREADS=threads_per_row, VECS_PER_THREAD=cdiv(row_vectors, threads_per_row))
+    constants |= dict(STREAMING_STORES=streaming_stores)
+    file_names = 'softmax_backward', 'softmax_backward_registers', dtype, vec_size, threads, 1
+    src, grid = _softmax_source(*file_names, **constants), (cdiv(rows, threads // threads_per_row),)
+    return KernelLaunch(src, 'softmax_on_chip', ('x', 'dy', 'out'), (Int64(rows), width), grid, (threads,))
 
 
 # Rows that begin at any element, of at least so many bytes, are loaded by aligned vectors
