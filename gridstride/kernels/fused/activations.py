@@ -86,6 +86,11 @@ class _Gelu(torch.autograd.Function):
 _apply_gelu = make_apply(_Gelu)
 
 
+# Up to this many bytes, torch is faster with gradients, except in CUDA graphs (see `common.is_host_bound`); with
+# float32, our kernels gain nothing
+_MAX_HOST_BOUND_BYTES = {2: 3 * 2**25, 4: 2**28, 8: 2**26}  # bytes per element -> limit
+
+
 @looks_up(_gelu.eager, 'x', ('approximate', _APPROXIMATIONS))
 def gelu(
     x,  # a tensor of float32, float16, bfloat16 or float64; if it is not contiguous, it is copied first
@@ -96,8 +101,8 @@ def gelu(
 
         gelu(x, approximate='tanh')
 
-    torch computes float32 inputs of 2^20 or more elements. With a gradient, it also computes inputs of up to 64 MiB,
-    except in CUDA graphs, because our Python code would take longer than the kernels.
+    torch computes float32 inputs of 2^20 or more elements. With a gradient, it also computes inputs of up to
+    256 MiB (16-bit types: 96 MiB), except in CUDA graphs, because our Python code would take longer than the kernels.
 
     Raises TypeError for an unsupported dtype, ValueError for an `x` that is not contiguous or on the wrong device."""
     uses_tanh = _APPROXIMATIONS.get(approximate)
@@ -106,7 +111,7 @@ def gelu(
     x, uses_tanh = to_contiguous(x), _uses_tanh('gelu', approximate)
     if not needs_autograd(x):
         return _gelu.eager(x, uses_tanh)
-    if is_host_bound(x, DTYPE_BYTES):
+    if is_host_bound(x, DTYPE_BYTES, _MAX_HOST_BOUND_BYTES.get(x.element_size(), 0)):
         return differentiate_eagerly(_gelu.eager, _apply_gelu, _torch_function, x, uses_tanh)
     return _apply_gelu(x, uses_tanh)
 

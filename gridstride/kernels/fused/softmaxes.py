@@ -315,7 +315,7 @@ _apply_softmax_function = make_apply(_Softmax)
 
 
 # Up to this many bytes, torch is faster with gradients, except in CUDA graphs (see `common.is_host_bound`)
-_MAX_HOST_BOUND_BYTES = {False: 2**25, True: 2**26}  # softmax, log softmax
+_MAX_HOST_BOUND_BYTES, _MAX_LOG_HOST_BOUND_BYTES = {2: 3 * 2**24, 4: 2**26, 8: 2**26}, 3 * 2**25
 
 
 def _torch_function(x, is_log):
@@ -338,7 +338,8 @@ def _apply_softmax(x, is_log):
     x = to_contiguous(x)
     if not needs_autograd(x):
         return _softmax.eager(x, is_log)
-    if is_host_bound(x, DTYPE_BYTES, _MAX_HOST_BOUND_BYTES[is_log]) and x.dim():
+    max_bytes = _MAX_LOG_HOST_BOUND_BYTES if is_log else _MAX_HOST_BOUND_BYTES.get(x.element_size(), 0)
+    if is_host_bound(x, DTYPE_BYTES, max_bytes) and x.dim():
         return differentiate_eagerly(_softmax.eager, _apply_softmax_function, _torch_function, x, is_log)
     return _apply_softmax_function(x, is_log)
 
@@ -352,8 +353,8 @@ def softmax(
 
         softmax(scores)
 
-    With a gradient, torch computes inputs of up to 32 MiB (`log_softmax`: 64 MiB), except in CUDA graphs, because our
-    Python code would take longer than the kernels.
+    With a gradient, torch computes inputs of up to 64 MiB (16-bit types: 48 MiB, `log_softmax`: 96 MiB), except in CUDA
+    graphs, because our Python code would take longer than the kernels.
 
     Raises TypeError or ValueError for an unsupported `x`."""
     if not torch.compiler.is_dynamo_compiling() and (y := _softmax.eager.fast(x, False)) is not None:
