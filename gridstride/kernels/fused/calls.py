@@ -17,6 +17,7 @@ from ...utils import cdiv
 
 # bytes per element -> the fastest configuration for 8192 x 8192 elements on an H100; 8 bytes were not measured.
 _GELU = {2: (512, 1), 4: (512, 1), 8: (512, 1)}  # threads per block, vectors per thread
+_MIN_ELEMENTWISE_THREADS = 128  # smaller blocks of a small array, so that each SM gets one
 _BIAS_GELU = {2: (256, 2), 4: (256, 1), 8: (256, 2)}  # threads per block, rows in flight; without dropout
 _DROPOUT = {2: (256, 4), 4: (256, 4), 8: (256, 4)}  # threads per block, rows in flight; with dropout
 _BIAS_GELU_BACKWARD = {2: (256, 4, 2), 4: (256, 4, 2), 8: (256, 4, 2)}  # threads, rows in flight, blocks per SM
@@ -48,7 +49,7 @@ def _elementwise_launches(kernel, arrays, dtype, num_elements, vec_size, uses_ta
     "Return the launch of an elementwise kernel for `num_elements` elements"
     num_vectors, (threads, vectors_in_flight) = cdiv(num_elements, vec_size), _GELU[DTYPE_BYTES[dtype]]
     vectors_in_flight = pow2_clamp(num_vectors // (threads * gpu.sms), 1, vectors_in_flight)
-    threads = pow2_clamp(num_vectors // vectors_in_flight, 32, threads)
+    threads = pow2_clamp(num_vectors // (vectors_in_flight * gpu.sms), _MIN_ELEMENTWISE_THREADS, threads)
     constants = _constants(
         vec_size, num_elements * DTYPE_BYTES[dtype], TANH=uses_tanh, THREADS=threads, LOADS_IN_FLIGHT=vectors_in_flight
     )
