@@ -147,6 +147,8 @@ class KernelError(ShortTracebackError, Exception):
         self.hint = hint
         self.calls = tuple(calls)
         (self.advice, self.advice_fields) = advice or (None, {})
+        other_process = self.fields.get('process_before', '')
+        process = other_process and self.fields['process']
         call_in_kernel = _call_in(kernel, other)
         name_line = _line_namer(
             file,
@@ -160,7 +162,8 @@ class KernelError(ShortTracebackError, Exception):
             f'  {name_line(line)}: {source}' if line else '',
             f'  called on {name_line(call_site[0], *call_site[2:])}: {call_site[1]}' if call_site else '',
             kernel
-            and f'  in {kernel}' + ('' if block is None else f', {_format_thread(block, thread, dialect, device)}'),
+            and f'  in {kernel}'
+            + ('' if block is None else f', {_format_thread(block, thread, dialect, device, process)}'),
             other
             and f'  against {name_line(other.line, other.file)}'
             + (
@@ -168,7 +171,8 @@ class KernelError(ShortTracebackError, Exception):
                 if call_in_kernel
                 else ''
             )
-            + f', {_format_thread(other.block, other.thread, dialect, other.device)}{_quoted(other.source)}',
+            + f', {_format_thread(other.block, other.thread, dialect, other.device, other_process)}'
+            + _quoted(other.source),
             hint and f'  {hint}',
         )
         super().__init__('\n'.join(filter(None, lines)))
@@ -196,10 +200,10 @@ def _quoted(source):
     return f': {source}' if source else ''
 
 
-def _format_thread(block, thread, dialect='python', device=None):
-    "Format block and thread, after the device if there are several; in Triton, program and lane"
+def _format_thread(block, thread, dialect='python', device=None, process=''):
+    "Format block and thread, after the process and the device if there are several; in Triton, program and lane"
     if dialect != 'triton':
-        prefix = '' if device is None else f'device {device}, '
+        prefix = f'{process}, ' * bool(process) + ('' if device is None else f'device {device}, ')
         return prefix + f'block {position(block)}' + ('' if thread is None else f', thread {position(thread)}')
     lane = f', lane {element("", thread, dialect)}' if thread else ''
     return f'program {position(block)}{lane}'

@@ -322,6 +322,13 @@ MESSAGES = {
         'the flag and acquire: ld.acquire.sys, or __threadfence_system() after the load. Before a buffer is written '
         'again, its readers must signal in the same way that they have read it.',
     ),
+    ('racecheck', 'race_of_processes'): Message(
+        _RACE + ': {process} and {process_before} access it, and nothing orders the two processes',
+        'The writer must release: __threadfence_system() or st.release.sys, then set a flag. The reader must wait for '
+        'the flag and acquire: ld.acquire.sys, or __threadfence_system() after the load. Before a buffer is written '
+        'again, its readers must signal in the same way that they have read it. Between launches, wait for the kernel '
+        'on the host, then let the processes meet in a barrier.',
+    ),
     ('racecheck', 'scope_of_device'): Message(
         _RACE + ': a flag orders the two devices only within one device: a fence, release or load of the flag has '
         'device scope',

@@ -28,10 +28,11 @@ void atomic_begin(const void *address, int bytes, Use use, Scope scope, Order or
         if (spins || ++w->num_spins % 64 == 0) yield();
     }
     if (detector.has_several_devices && use != Use::load && !w->runs_loops) await_observers(address);
+    if (detector.has_peers && use != Use::load) detector.await_peers(address);
+    if (has_shared_memory) lock_shared(address);           // before the detector's access to the flag's record
     if (detector.is_enabled) detector.atomic(address, unsigned(bytes), use, scope, order, line_bit | uint32_t(line));
     if (has_several_os_threads)
         while (lock_of(address).test_and_set(std::memory_order_acquire)) {}
-    if (has_shared_memory) lock_shared(address);
 }
 void atomic_end(const void *address) {
     if (has_shared_memory && on_device()) unlock_shared(address);

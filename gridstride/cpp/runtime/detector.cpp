@@ -5,6 +5,7 @@
 #include "launch.h"
 #include "operations.h"
 #include "platform.h"
+#include "ranks.h"
 #include "unload.h"
 
 #ifdef GRIDSTRIDE_ELF
@@ -84,6 +85,7 @@ void Detector::begin_launch(const Launch &l) {
     image = image_of(reinterpret_cast<void *>(l.thread));
     launch = &l;
     begin_arguments();
+    has_peers = begin_peers();
     unordered_since = launch_start;
     clear_begin = clear_end = 0;
     has_unordered_operations = operations.begin_launch(&l, image.base, unordered_since);
@@ -119,7 +121,8 @@ void Detector::join_blocks(const std::vector<Worker *> &blocks, const VectorCloc
 Detector::Scope::~Scope() {
     detector.is_enabled = checks_enabled = detector.has_unordered_operations = false;
     detector.shared_base = detector.own_stack = no_address;
-    detector.has_several_devices = false;
+    detector.has_several_devices = detector.has_peers = false;
+    if (has_shared_memory) unlock_all_shared();            // a finding may have ended an atomic operation
     // discards findings that a stopped launch did not report, because a later launch may run without checks
     detector.uninitialized_read.reset(), detector.uninitialized_in_launch.reset();
     detector.restore_variables(stops_launch);
@@ -127,7 +130,7 @@ Detector::Scope::~Scope() {
 
 // Discards the state of the parent's launch, in a forked child.
 void Detector::abandon() {
-    is_enabled = checks_enabled = has_unordered_operations = false, shared_base = own_stack = no_address;
+    is_enabled = checks_enabled = has_unordered_operations = has_peers = false, shared_base = own_stack = no_address;
     uninitialized_read.reset(), uninitialized_in_launch.reset();
     saved_variables.clear();
 }

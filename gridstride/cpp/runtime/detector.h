@@ -23,6 +23,8 @@ struct LoadedImage {
 LoadedImage image_of(void *code);
 
 struct RunningLaunch;
+struct PeerAccess;
+struct PeerState;
 
 // Reads of words of shared memory with a constant stride, by a loop (LoopReads). The threads of a block read the same
 // tiles, and a barrier of the block orders these reads before all later accesses. So the cells need them only if
@@ -75,6 +77,10 @@ struct Detector : BlockDetectorState {
     bool has_deferred_races = false;                    // whether `deferred_races` is not empty
     bool has_several_devices = false;    // whether launches of several devices run together
     uint32_t device = 0;                 // of the current launch
+    bool has_peers = false;              // whether it shares memory with other processes (peers.cpp)
+    // Accesses of other processes that happen before the launch, and before the next one, by flags of earlier launches
+    VectorClock peers_before, peers_next;
+    unsigned num_timed_out_waits = 0;      // of this launch, for other processes to load a flag
     // Whether any operation of another stream is not ordered before this launch, and the time of the first such
     // operation that is a launch
     bool has_unordered_operations = false;
@@ -132,7 +138,8 @@ struct Detector : BlockDetectorState {
         return (worker.first_block + uint32_t(worker.block) + 1) * max_threads + uint32_t(rank);
     }
     int level_of(gridstride::Scope scope) const {
-        return std::min(int(scope) - int(gridstride::Scope::block), has_several_devices ? system_level : device_level);
+        return std::min(int(scope) - int(gridstride::Scope::block),
+            has_several_devices || has_peers ? system_level : device_level);
     }
     static bool is_of_device_scope(const Access &a) {
         constexpr uint32_t bits = atomic_bit | line_bit | device_bit;
@@ -246,6 +253,18 @@ struct Detector : BlockDetectorState {
     void on_atomic_load(uintptr_t a, gridstride::Scope, bool acquires);
     void on_atomic_store(uintptr_t a, Use, gridstride::Scope, bool releases);
 
+    // Other processes (peers.cpp)
+
+    bool begin_peers();
+    void access_peers(const Allocation &, uintptr_t a, unsigned n, bool write, uint32_t location);
+    void check_peer(const Allocation &, uint32_t peer, const PeerAccess &, const char *kind, uintptr_t word,
+        uint32_t bytes, bool write, uint32_t location);
+    void report_peer_race(Code, Fields, const PeerState &, const PeerAccess &earlier, uint32_t location);
+    void import_flag(uintptr_t a);       // what other processes have released at this address
+    void export_flag(uintptr_t a);
+    void load_polled(ThreadView &);
+    void await_peers(const void *address);
+
     // Asynchronous copies (copies.cpp)
 
     void copy(uintptr_t to, uintptr_t from, unsigned bytes, unsigned num_read, uint32_t location);
@@ -336,7 +355,9 @@ struct Detector : BlockDetectorState {
             const uintptr_t offset = a - reinterpret_cast<uintptr_t>(memory.base);
             cells.expand(offset, n);
             cells.discard_tags(offset, n);
-            return access_words(cells, offset, n, write, location, a, p);
+            access_words(cells, offset, n, write, location, a, p);
+            if (__builtin_expect(p->shared != nullptr, 0) && has_peers) access_peers(*p, a, n, write, location);
+            return;
         }
         if (a - own_stack < stack_bytes || a - builtins < builtin_bytes) return;
         if (Worker *block = w->block_of(reinterpret_cast<const char *>(a)))

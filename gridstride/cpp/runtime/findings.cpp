@@ -292,8 +292,12 @@ void print_finding(FILE *stream) {
         for (int k = 0; k < f.count && f.type != Field::phrase; k++)
             line += (k ? " " : "") + std::to_string(f.values[k]);
     }
-    // in one call, because several processes may print at the same time
-    fprintf(stream, "%s (%s:%d)\n", line.c_str(), current_finding.location.file, current_finding.location.line);
+    const auto location_text = [](const Location &location) {
+        return std::string(location.file) + ":" + std::to_string(location.line);
+    };
+    line += " (" + location_text(current_finding.location) +
+        (current_finding.has_other ? ", against " + location_text(current_finding.other) : "") + ")\n";
+    fputs(line.c_str(), stream);           // in one call, because several processes may print at the same time
 }
 
 [[noreturn]] void end_host_code() {

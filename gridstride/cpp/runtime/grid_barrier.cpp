@@ -56,6 +56,7 @@ static void order_all_accesses(Worker &current) {
     if (detector.has_several_devices) return;
     detector.report_uninitialized(detector.uninitialized_in_launch);
     detector.launch_start = ++detector.now;
+    detector.peers_before.join(detector.peers_next);
     detector.begin_tag_epoch();
 }
 static void complete_grid_barrier(Worker &last_block) {

@@ -27,7 +27,7 @@ void Detector::begin_arguments() {
                    is_out_of_bounds = !is_live && memory.surrounds(address);
         has_all_addresses = has_all_addresses && launch->args[i].has_no_address && !is_out_of_bounds;
         if (!is_live || is_of_unreachable_device(*allocation)) continue;
-        allocation->usable_in = launch_id;
+        allocation->usable_in = allocation->shared ? 0 : launch_id;    // else no fast path may skip `access_peers`
         const size_t bytes = allocation->hi - allocation->lo;
         if (allocation->has_huge_cells || bytes < min_huge_cells || bytes > max_huge_cells) continue;
         allocation->has_huge_cells = true;
@@ -38,8 +38,9 @@ bool Detector::is_usable(Allocation &allocation) {
     if (!allocation.is_live || is_of_unreachable_device(allocation)) return false;
     const bool is_known =
         !has_all_addresses || allocation.is_symbol || allocation.is_from_kernel || !checks(memcheck) ||
-        (has_several_devices && (allocation.is_symmetric || is_argument(allocation))) || is_address_known(allocation);
-    if (is_known) allocation.usable_in = launch_id;
+        (has_several_devices && allocation.is_symmetric) ||
+        ((has_several_devices || allocation.shared) && is_argument(allocation)) || is_address_known(allocation);
+    if (is_known && !allocation.shared) allocation.usable_in = launch_id;
     return is_known;
 }
 // Returns whether an address of the allocation is stored in a device variable, now or before the launch, or in an array
@@ -53,7 +54,8 @@ bool Detector::is_address_known(Allocation &target) const {
         return false;
     };
     const auto is_accessible = [this](const Allocation &allocation) {
-        return allocation.is_live && (allocation.is_symbol || allocation.usable_in == launch_id);
+        return allocation.is_live && (allocation.is_symbol || allocation.usable_in == launch_id ||
+            (allocation.shared && is_argument(allocation)));
     };
     const Allocation *const last_container = memory.at(target.address_found_at);
     if (last_container && is_accessible(*last_container) &&
@@ -120,7 +122,7 @@ void Detector::report_out_of_bounds(uintptr_t a, bool write, uint32_t location) 
     if (const Allocation *nearest_array = memory.at(a); nearest_array && nearest_array->is_host_alias)
         return report_finding(Code::host_symbol, {{"array", nearest_array->name_or_default()}}, record);
     const auto is_passed = [this](const Allocation &allocation) {
-        return !has_all_addresses || allocation.is_symbol || allocation.usable_in == launch_id;
+        return !has_all_addresses || allocation.is_symbol || allocation.usable_in == launch_id || allocation.shared;
     };
     Allocation *nearest_array = memory.nearest(a);
     if (nearest_array && !is_possible_target(*nearest_array)) nearest_array = memory.nearest(a, is_passed);

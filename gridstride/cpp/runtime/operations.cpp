@@ -4,6 +4,7 @@
 #include "devices.h"
 #include "findings.h"
 #include "queue.h"
+#include "ranks.h"
 
 namespace gridstride {
 
@@ -188,7 +189,14 @@ void Operations::end(Operation &op, bool waits) {
 void Operations::order_after(Operation &op, const StreamClock &clock) {
     op.clock.join(clock), streams[op.stream].clock.join(clock);
 }
+uint32_t Operations::host_waited_until() const {
+    uint32_t time = detector.now + 1;
+    for (const Operation &op : pending)
+        if (host_clock.of(op.stream) < op.sequence_number) time = std::min(time, op.begin);
+    return time;
+}
 void Operations::discard_synchronized() {
+    if (has_shared_memory) record_host_wait(host_waited_until());
     if (!is_queue_empty()) return;                       // a queued operation may be unordered with them
     while (!pending.empty() && pending.front().end &&
         host_clock.of(pending.front().stream) >= pending.front().sequence_number)

@@ -104,6 +104,7 @@ class Operations {
     Conflict conflict_in_cells(const Region &, const StreamClock &) const;
     Conflict conflict(const Region &, const StreamClock &) const;
     void discard_synchronized();
+    uint32_t host_waited_until() const;
     void add_unordered_regions(const Operation &);
 
 public:

@@ -4,6 +4,7 @@
 // scope limits release and acquire to the block, device scope to the device.
 // `sim/order.py` (simulator) and `tile/run.py` (Triton) implement the same memory model.
 #include "detector.h"
+#include "ranks.h"
 #include "residents.h"
 #include "threads.h"
 
@@ -31,10 +32,20 @@ void Detector::acquire(const SyncState &state) {
     current_view().join(state);
 }
 
+// Loads the flag of the last volatile load again: another process may have stored it between the hook and the load.
+void Detector::load_polled(ThreadView &thread_view) {
+    const void *const address = std::exchange(thread_view.polled, nullptr);
+    const uintptr_t word = reinterpret_cast<uintptr_t>(address) / 4 * 4;
+    lock_shared(address);
+    import_flag(word);
+    unlock_shared(address);
+    on_atomic_load(word, gridstride::Scope::system, false);
+}
 void Detector::fence(gridstride::Scope scope, Order order) {
     if (scope == gridstride::Scope::thread) return;
     ThreadView &thread_view = view();
     const int level = level_of(scope);
+    if (has_peers && thread_view.polled) load_polled(thread_view);
     for (int l = 0; l <= level && order != Order::release; l++)
         if (VectorClock &loaded = thread_view.loaded[l])
             thread_view.acquired.join(std::exchange(loaded, {}));
@@ -106,6 +117,7 @@ void Detector::on_atomic_load(uintptr_t a, gridstride::Scope scope, bool acquire
     ThreadView &thread_view = view();
     const auto load = [&](const VectorClock &released, int level) {
         thread_view.loaded[level].join(released);
+        if (has_peers) peers_next.join(released);
         if (acquires) thread_view.acquired.join(released);
     };
     if (scope_level >= device_level) load(flag->of_device(device), device_level);
@@ -149,6 +161,8 @@ void Detector::atomic(
                    (shared || global);
     const bool acquires = order != Order::relaxed && order != Order::release,
                releases = order != Order::relaxed && order != Order::acquire;
+    const bool has_record = has_peers && synchronizes && global;
+    for (uintptr_t i = a / 4 * 4; has_record && i < end; i += 4) import_flag(i);
     if (reads && synchronizes && !flags.empty())
         for (uintptr_t i = a / 4 * 4; i < end; i += 4) on_atomic_load(i, scope, acquires);
     if (__builtin_expect(has_unordered_operations, 0) && reads && synchronizes && global) acquire_operation(a);
@@ -156,11 +170,12 @@ void Detector::atomic(
     if (writes && has_deferred_races) report_deferred_races(a, end);
     const uint32_t location = is_thread_scope ? access_location
         : atomic_bit | (scope == gridstride::Scope::block ? block_scope_bit : 0) | access_location |
-            (scope == gridstride::Scope::device && has_several_devices ? device_bit : 0);
+            (scope == gridstride::Scope::device && (has_several_devices || has_peers) ? device_bit : 0);
     if (reads) access(a, bytes, false, location | (writes ? modify_bit : 0));
     if (writes) access(a, bytes, true, location);
     if (writes && synchronizes && (releases || any_acquired || !flags.empty()))
         for (uintptr_t i = a / 4 * 4; i < end; i += 4) on_atomic_store(i, use, scope, releases);
+    for (uintptr_t i = a / 4 * 4; has_record && writes && i < end; i += 4) export_flag(i);
     if (any_acquired && writes && shared && access_location & volatile_bit) view().store_time = now;
     ++now;
 }
@@ -173,8 +188,12 @@ void Detector::volatile_access(const void *address, unsigned bytes, bool write, 
     const bool spins = !write && worker->is_spinning(address, bytes, access_location);
     if (spins || global || ++worker->num_spins % 64 == 0) yield();
     if (write && has_several_devices) await_observers(address);
+    if (has_peers && write) await_peers(address);
+    if (has_peers) lock_shared(address);
     atomic(address, bytes, write ? Use::store : Use::load, gridstride::Scope::system, Order::relaxed,
         volatile_bit | access_location);
+    if (has_peers) unlock_shared(address);
+    if (has_peers && global && !write) view().polled = address;
 }
 
 // Returns whether an atomic read that happens before this access has observed the atomic write `earlier`, so that the

@@ -144,8 +144,11 @@ static bool write_bytes(Bootstrap &bootstrap, const void *from, size_t bytes, ui
 static bool read_bytes(Bootstrap &bootstrap, void *to, size_t bytes, uint64_t offset) {
     return read_file(bootstrap.fd, to, bytes, offset);
 }
+static void discard_file(int fd, uint64_t offset, uint64_t bytes) {
+    fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, off_t(offset), off_t(bytes));
+}
 static void discard_bytes(Bootstrap &bootstrap, uint64_t offset, uint64_t bytes) {
-    fallocate(bootstrap.fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, off_t(offset), off_t(bytes));
+    discard_file(bootstrap.fd, offset, bytes);
 }
 #else
 // Elsewhere ranks are threads of one process, a bootstrap is ordinary memory, and a process shares no device memory.
@@ -159,6 +162,7 @@ static uint64_t random_number() {
 static void *map_file(int, size_t, void * = nullptr, off_t = 0) { return nullptr; }
 static bool write_file(int, const void *, size_t, uint64_t) { return false; }
 static bool read_file(int, void *, size_t, uint64_t) { return false; }
+static void discard_file(int, uint64_t, uint64_t) {}
 static BootstrapState *map_bootstrap(int) { return new BootstrapState(); }
 static std::mutex bytes_lock;
 static bool write_bytes(Bootstrap &bootstrap, const void *from, size_t bytes, uint64_t offset) {
@@ -318,6 +322,7 @@ void publish(const RankExchange &e, const void *data, size_t bytes) {
     if (!write_bytes(*e.bootstrap, data, bytes, region_of(e, e.slot) + call.offset))
         fail(Code::no_addresses, {}, call.line);
     record_published(e);
+    record_host_wait(detector.now + 1);                    // because other ranks wait for the operations before it
     slot.published = e.sequence_number;
 }
 uint32_t count_outstanding(const RankExchange &e) { return slot_of(e, e.slot).announced - slot_of(e, e.slot).finished; }
@@ -463,16 +468,16 @@ void synchronize_world(const char *call, int line) {
 // Device memory that processes share
 
 bool has_shared_memory = false;
-struct SharedMemory {
-    SharedHeader *header;
-    int fd;
-};
 static size_t header_bytes() { return memory.page; }
 static bool add_sharer(SharedHeader &header) {
     for (std::atomic<int> &sharer : header.sharers) {
         int none = 0, own = getpid();
         if (sharer == own || sharer.compare_exchange_strong(none, own)) return true;
     }
+    for (std::atomic<int> &sharer : header.sharers)        // if there are too many: replaces one that has ended
+        if (int other = sharer; &sharer != header.sharers && is_ended(other) &&
+            sharer.compare_exchange_strong(other, getpid()))
+            return true;
     return false;
 }
 static void remove_sharer(SharedHeader &header) {
@@ -531,6 +536,8 @@ void release_shared(Allocation &allocation) {
     const auto [from, to] = memory.span(allocation);
     remove_sharer(*allocation.shared->header);
     munmap(static_cast<void *>(allocation.shared->header), header_bytes());
+    if (SharedShadow *const shadow = allocation.shared->shadow)
+        munmap(static_cast<void *>(shadow), allocation.shared->mapped_bytes);
     close(allocation.shared->fd);
     mmap(memory.base + from, to - from, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
     delete allocation.shared;

@@ -39,6 +39,18 @@ struct SharedHeader {
     std::atomic<int> lock;             // the ID of the process that executes an atomic operation; 0: none
     std::atomic<int> sharers[max_sharers + 1];         // IDs of processes: the owner, and those that have opened it
 };
+struct SharedShadow;
+struct SharedMemory {
+    SharedHeader *header;
+    int fd;
+    // For racecheck (peers.cpp): the accesses of all processes; null: not mapped yet
+    SharedShadow *shadow = nullptr;
+    size_t words = 0, mapped_bytes = 0;
+    uint32_t own_peer = 0;             // which of the cells are those of this process
+    // The accesses of each process before this time happen before the current launch.
+    uint32_t ordered_until[SharedHeader::max_sharers + 1] = {};
+};
+void record_host_wait(uint32_t until); // the host has waited for the accesses before this time
 extern bool has_shared_memory;
 void lock_shared(const void *address); // for an atomic operation; does nothing for other memory
 void unlock_shared(const void *address);

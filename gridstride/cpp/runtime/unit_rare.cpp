@@ -9,6 +9,7 @@
 #include "device.cpp"
 #include "devices.cpp"
 #include "ranks.cpp"
+#include "peers.cpp"
 #include "graphs.cpp"
 #include "unload.cpp"
 #include "transforms.cpp"

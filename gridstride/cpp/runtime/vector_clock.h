@@ -93,6 +93,41 @@ public:
         release(root);
         root = joined;
     }
+    // Processes that share memory (peers.cpp): threads with equal bits above the lowest 25 belong to one of them. In
+    // `of_process` and `visit_processes`, `threads` is the clock of its threads, whose index has 25 bits.
+    static VectorClock of_process(uint32_t number, const VectorClock &threads) {
+        VectorClock clock = threads;
+        clock.add_levels(process_level);
+        for (uint32_t level = process_level + 1; clock.root && level <= process_level + 2; level++) {
+            const Slot below = {clock.root};
+            clock.root = make(level, 0, 1u << (number >> 5 * (level - process_level - 1) & 31), &below);
+        }
+        return clock;
+    }
+    template <class F> void visit_processes(F f) const {
+        VectorClock clock = *this;
+        clock.add_levels(process_level + 2);
+        if (!clock.root) return;
+        for (uint32_t high = 0; high < 32; high++)
+            if (const Slot *const group = clock.root->at(high))
+                for (uint32_t low = 0; low < 32; low++)
+                    if (const Slot *const threads = group->child->at(low)) {
+                        VectorClock of_threads;
+                        of_threads.root = share(threads->child);
+                        f(high * 32 + low, of_threads);
+                    }
+    }
+    static VectorClock of_all(uint32_t time) {             // all accesses of a process before `time`
+        VectorClock clock;
+        clock.root = make(process_level, time, 0, nullptr);
+        return clock;
+    }
+    void write(std::vector<uint32_t> &words) const { write_node(root, words); }
+    static VectorClock read(const uint32_t *&words) {
+        VectorClock clock;
+        clock.root = read_node(words);
+        return clock;
+    }
     bool shares_root(const VectorClock &other) const { return root == other.root; }
     bool includes(const VectorClock &other) const {
         VectorClock joined = *this;
@@ -114,6 +149,22 @@ private:
     };
     Node *root = nullptr;
 
+    static constexpr uint32_t process_level = 4;
+    static void write_node(const Node *n, std::vector<uint32_t> &words) {
+        words.insert(words.end(), {n->level, n->floor, n->mask});
+        for (int i = 0, count = __builtin_popcount(n->mask); i < count; i++)
+            if (n->level) write_node(n->slots[i].child, words);
+            else words.push_back(uint32_t(n->slots[i].time));
+    }
+    static Node *read_node(const uint32_t *&words) {
+        const uint32_t level = words[0], floor = words[1], mask = words[2];
+        words += 3;
+        Slot slots[32];
+        for (int i = 0, count = __builtin_popcount(mask); i < count; i++)
+            if (level) slots[i].child = read_node(words);
+            else slots[i].time = *words++;
+        return make(level, floor, mask, slots);
+    }
     static Node *share(Node *n) {
         if (n) n->references++;
         return n;
@@ -216,6 +267,7 @@ struct ThreadView : SyncState {
     VectorClock loaded[scope_levels];
     uint32_t fence_time = 0;           // the time of its last fence
     uint32_t store_time = 0;           // the time of its last volatile store to shared memory
+    const void *polled = nullptr;      // the last volatile load of memory that processes share
     // The last fence: the times of the thread, and the accesses that the thread had acquired. `apply_fence` adds them
     // to `fenced` before `fenced` is read.
     struct {
@@ -245,6 +297,7 @@ struct Flag {
     std::unordered_map<uint32_t, VectorClock> by_block; // released within one block
     uint32_t thread = 0, time = 0;
     bool is_fenced = false;            // whether there was a fence before the last write
+    uint32_t version = 0;              // of its record for other processes (peers.cpp); 0: none
     VectorClock &of_device(uint32_t index) {
         if (!index) return device;
         if (other_devices.size() < index) other_devices.resize(index);

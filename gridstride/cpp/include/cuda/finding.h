@@ -37,6 +37,7 @@ enum Kind {
     X(memcheck, instruction_descriptor) X(memcheck, matrix_descriptor) X(memcheck, tensor_map_mode) \
     X(racecheck, race) X(racecheck, race_of_blocks) X(racecheck, race_of_cluster) X(racecheck, same_value) \
     X(racecheck, race_of_devices) X(racecheck, scope_of_device) X(racecheck, atomic_of_device) \
+    X(racecheck, race_of_processes) \
     X(racecheck, race_of_volatiles) X(racecheck, atomic_of_block) X(racecheck, flag_not_acquired) \
     X(racecheck, fence_of_block) X(racecheck, unordered_operations) X(racecheck, host_race) \
     X(racecheck, copy_not_waited_for) \
