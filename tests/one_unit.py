@@ -1,9 +1,11 @@
 """Compile the kernels of many sources in one translation unit: more than half of the time to compile a small kernel is
 for headers, processes and linking, which one unit needs only once."""
 import contextlib, re
+from types import SimpleNamespace
 
 import pytest
 from gridstride.cpp import cuda_kernel, program
+from gridstride.cpp.frontend.reader import kernels as read_kernels
 from gridstride.kernels.ladder import rung
 from gridstride.kernels import common
 from gridstride.kernels.flash import launches
@@ -59,11 +61,18 @@ def compile_calls(calls):
     return {key: kernels[name] for key, name in names.items()}
 
 
+def compile_gemms(gemms):
+    "Return what `compile_calls` does for `GemmKernel`s, whose sources have one kernel each; these request no name"
+    calls = [SimpleNamespace(src=o.src, name=read_kernels(o.src)[0].name) for o in gemms]
+    return {(src, None): kernel for (src, _), kernel in compile_calls(calls).items()} if calls else {}
+
+
 @contextlib.contextmanager
-def one_unit(request, tests):
-    "Compile the launches of `tests` in one unit for the `with` block, if a slow test of the module is selected"
+def one_unit(request, tests, gemms=()):
+    """Compile the launches of `tests` in one unit for the `with` block, and the kernels `gemms` in another, if a
+    slow test of the module is selected"""
     has_slow = any(item.get_closest_marker('slow') for item in request.session.items if item.module is request.module)
-    kernels = compile_calls(record_calls(tests)) if has_slow else {}
+    kernels = {**(compile_calls(record_calls(tests)) if tests else {}), **compile_gemms(gemms)} if has_slow else {}
     compile_separately = rung.compile_kernel
     with pytest.MonkeyPatch.context() as patch:
         def find_or_compile(src, name, where): return kernels.get((src, name)) or compile_separately(src, name, where)

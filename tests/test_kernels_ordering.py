@@ -65,6 +65,14 @@ def top_of(x, k):
         yield values, taken(x, order)
 
 
+SHORT_KEYS = 'bfloat16', 'int8', 'bool'
+
+
+def distinct_of(name):
+    x = keys('bfloat16', (5001,)).nan_to_num().to(getattr(torch, name))
+    for distinct in (x, x[1:300], x[:1]): yield unique(distinct) + 0, distinct.unique() + 0
+
+
 def selected(name, size):
     "Compactions, of a slice too, and the distinct elements"
     x, keep = keys(name, (size,)), torch.rand(size, generator=torch.Generator().manual_seed(1)) < .4
@@ -98,7 +106,8 @@ def swept(name, shape):
 def at_once(request):
     "All kernels are compiled in one unit"
     tests = [*(partial(list, all_sorts(*o)) for o in SORTED), *(partial(list, swept(*o)) for o in SWEPT),
-             *(partial(list, top(*o)) for o in TOPPED), *(partial(list, selected(*o)) for o in SELECTED)]
+             *(partial(list, top(*o)) for o in TOPPED), *(partial(list, selected(*o)) for o in SELECTED),
+             *(partial(list, distinct_of(o)) for o in SHORT_KEYS)]
     with one_unit(request, tests): yield
 
 
@@ -219,10 +228,8 @@ def test_passes_over_equal_digits_are_skipped():
     for got, want in zip(sort(x, x), (x, x)): same(got, want.gather(-1, order))
 
 
-@pytest.mark.parametrize('name', ['bfloat16', 'int8', 'bool'])
-def test_distinct_short_keys(name):
-    x = keys('bfloat16', (5001,)).nan_to_num().to(getattr(torch, name))
-    for distinct in (x, x[1:300], x[:1]): same(unique(distinct) + 0, distinct.unique() + 0)
+@pytest.mark.parametrize('name', SHORT_KEYS)
+def test_distinct_short_keys(name): assert_same(distinct_of(name))
 
 
 def test_explanations():

@@ -3,7 +3,7 @@ import re
 
 import pytest
 import torch
-from exhaustive import mark_exhaustive
+from exhaustive import included_values, mark_exhaustive
 from gridstride import cpp
 from gridstride.cpp import on_emulator
 from gridstride.kernels.gemm.cost_model import TileConfig as Tile
@@ -11,6 +11,7 @@ from gridstride.kernels.gemm.hopper_f16 import (
     _smem_plan, box_columns, gemm_f16, are_mn_major, rows_of_b, stage_bytes, stored_columns, unsupported_reason)
 from gridstride.kernels.ladder.ladder import check_matmul
 from found import names, saying
+from one_unit import one_unit
 
 # Of each kind: swapped operands, columns split among warpgroups, shared along rows, columns and k, several per SM; all
 # with ragged columns
@@ -26,20 +27,39 @@ ORDERS = 'forward', 'reverse', 'shuffle'
 ALWAYS = 0, 3, 5, 6, 9, 10, 12, 13  # each kind, layout, type and order, with PDL and without
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize('i', [i if i in ALWAYS else mark_exhaustive(i) for i in range(len(CONFIGS))])
-def test_each_kind_is_right_in_any_order(i):
+KINDS = [i if i in ALWAYS else mark_exhaustive(i) for i in range(len(CONFIGS))]
+SMALL = Tile(64, 32, swap_ab=1), Tile(64, 32, 2, 2, swap_ab=1)
+
+
+@pytest.fixture(scope='module', autouse=True)
+def at_once(request):
+    "All kernels are compiled in one unit"
+    kinds = [kernel_of_kind(i) for i, in included_values(request, KINDS)]
+    with one_unit(request, [], [*kinds, *map(small_kernel, SMALL)]): yield
+
+
+def kernel_of_kind(i):
     config, layout = CONFIGS[i]
-    kernel = gemm_f16(config, 'float16' if i % 3 == 1 else 'bfloat16', layout, pdl=bool(i % 2))
+    return gemm_f16(config, 'float16' if i % 3 == 1 else 'bfloat16', layout, pdl=bool(i % 2))
+
+
+def small_kernel(config): return gemm_f16(config, layout='tn', pdl=True)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize('i', KINDS)
+def test_each_kind_is_right_in_any_order(i):
+    config = CONFIGS[i][0]
     with on_emulator(), cpp.options(order=ORDERS[i % 3], seed=i):
-        assert check_matmul(kernel, [(8, 8, 64*config.CK), (136, 72, 264), (72, 264, 328)][:3 - (config.BM > 128)])
+        shapes = [(8, 8, 64*config.CK), (136, 72, 264), (72, 264, 328)][:3 - (config.BM > 128)]
+        assert check_matmul(kernel_of_kind(i), shapes)
 
 
 @pytest.mark.slow
 def test_tiles_beyond_the_first_take_turns():
     "More tiles than blocks: the emulator has eight SMs"
-    for config in (Tile(64, 32, swap_ab=1), Tile(64, 32, 2, 2, swap_ab=1)):
-        with on_emulator(): assert check_matmul(gemm_f16(config, layout='tn', pdl=True), [(200, 328, 136)])
+    for config in SMALL:
+        with on_emulator(): assert check_matmul(small_kernel(config), [(200, 328, 136)])
 
 
 @pytest.mark.parametrize('config,layout', CONFIGS)
