@@ -140,10 +140,12 @@ inline void Worker::switch_threads() {
 }
 
 // Switches to a thread that can run, if possible of the warp that waits: the stacks of one warp fit into the L1 cache.
-// The number of such switches is limited, because the warp may wait for another one in a loop.
+// The number of such switches is limited, because the warp may wait for another one in a loop. With mbarriers, whose
+// phases count arrivals of all warps, no warp is preferred.
 inline void Worker::switch_to_lane(int thread_rank) {
     const int first = thread_rank & ~31, end = std::min(first + 32, num_threads);
-    if (num_started == num_threads && !options.order && num_lane_switches++ % 8192 != 8191) {
+    const bool prefers_lanes = num_started == num_threads && !options.order && !leader->engines;
+    if (prefers_lanes && num_lane_switches++ % 8192 != 8191) {
         const void *state_byte = current_slot + 1 < end && state[current_slot + 1] == ready
             ? state + current_slot + 1 : memchr(state + first, ready, size_t(end - first));
         if (state_byte) {
