@@ -55,6 +55,8 @@ def calls(text):
             if depth == 0 or (depth == 1 and c == ','): args.append(text[start:i].strip()); start = i+1
             if depth == 0: break
         for n, code in enumerate(args[:-1]):
+            variables = re.findall(rf'\bconst Code {code} = ([^;]*);', text[:m.start()]) if code.isidentifier() else []
+            code = variables[-1] if variables else code
             if 'Code::' in code:
                 yield re.findall(r'Code::(\w+)', code), next((o for o in args[n+1:] if o.startswith('{')), args[n+1])
 
