@@ -9,6 +9,7 @@
 //
 // The hosts of two processes may order their launches by means that the emulator does not see: a pipe, a barrier of
 // MPI. So accesses for which the host of their process had waited when a launch began happen before this launch.
+#include <dlfcn.h>
 #include "detector.h"
 #include "devices.h"
 #include "findings.h"
@@ -96,9 +97,7 @@ static bool map_shadow(Allocation &allocation) {
     SharedMemory &m = *allocation.shared;
     const auto [from, to] = memory.span(allocation);
     const size_t bytes = shadow_bytes((to - from) / 4), begin = header_bytes() + to - from;
-    struct stat file;
-    if (fstat(m.fd, &file) || (size_t(file.st_size) < begin + bytes && ftruncate(m.fd, off_t(begin + bytes))))
-        return false;
+    if (!extend_file(m.fd, begin + bytes)) return false;
     m.shadow = static_cast<SharedShadow *>(map_file(m.fd, bytes, nullptr, off_t(begin)));
     m.words = (to - from) / 4, m.mapped_bytes = bytes;
     uint64_t unset = 0;

@@ -100,6 +100,10 @@ static int create_file(size_t bytes) {
     if (fd >= 0) close(fd);
     return -1;
 }
+static bool extend_file(int fd, size_t bytes) {    // to `bytes`, if it is shorter
+    struct stat file;
+    return !fstat(fd, &file) && (size_t(file.st_size) >= bytes || !ftruncate(fd, off_t(bytes)));
+}
 static uint64_t random_number() {
     uint64_t number = 0;
     while (!number && getrandom(&number, sizeof number, 0) < 0 && errno == EINTR) {}
@@ -163,6 +167,7 @@ static void *map_file(int, size_t, void * = nullptr, off_t = 0) { return nullptr
 static bool write_file(int, const void *, size_t, uint64_t) { return false; }
 static bool read_file(int, void *, size_t, uint64_t) { return false; }
 static void discard_file(int, uint64_t, uint64_t) {}
+static bool extend_file(int, size_t) { return false; }
 static BootstrapState *map_bootstrap(int) { return new BootstrapState(); }
 static std::mutex bytes_lock;
 static bool write_bytes(Bootstrap &bootstrap, const void *from, size_t bytes, uint64_t offset) {
