@@ -8,9 +8,10 @@
 `check` compares results with float64, and sums bit by bit with those added in the order of the ranks. `link` measures
 what a link carries, per message size: copies by copy engines, stores and loads by kernels, in one direction and in
 both, and the latency of a flag. `reduce` times all-reduce of bfloat16: calls from Python, and CUDA graphs of 20 calls,
-which leave out Python. `tune` varies the launches. `overlap` times products that overlap communication, the product
-alone, the communication alone, and one after the other; `trace` records when their kernels run. `faults` lets a rank
-die or hang. All candidates of a row are interleaved: medians over the rounds of the slowest rank.
+which leave out Python. `tune` varies the launches. `overlap` times products that overlap communication, from Python
+and in CUDA graphs of four calls, the product alone, the communication alone, and one after the other; `trace` records
+when their kernels run. `faults` lets a rank die or hang. All candidates of a row are interleaved: medians
+over the rounds of the slowest rank.
 """
 import argparse, json, math, os, signal, statistics, sys, tempfile, time, traceback
 from pathlib import Path
@@ -25,6 +26,7 @@ from ring import milliseconds
 
 HERE = Path(__file__).parent
 BF16 = torch.bfloat16
+GRAPH_CALLS = 4                                         # calls in each CUDA graph of the part `overlap`
 SIZES = [1 << k for k in (10, 12, 14, 15, 16, 17, 18, 19, 20, 22, 24, 26, 28)]
 # tokens, columns of x, columns of w per rank; of the feed-forward layers of language models with 70 and 8 billion
 # parameters, and products that take about as long as their communication
@@ -85,7 +87,8 @@ def time_interleaved(candidates, rounds, seconds, per_call=1):
         # a random order, because the clock frequency depends on the candidate before
         for k in torch.randperm(len(calls), generator=torch.Generator().manual_seed(i)).tolist():
             name = list(calls)[k]
-            found.setdefault(name, []).append(max(from_all(milliseconds(candidates[name], calls[name])))/per_call)
+            ms = max(from_all(milliseconds(candidates[name], calls[name])))/per_call
+            found.setdefault(name, []).append(ms/GRAPH_CALLS if name.endswith('in a graph') else ms)
     return found
 
 
@@ -149,21 +152,33 @@ def check():
         x = random(n)
         assert torch.equal(communicator.all_reduce(x, algorithm=algorithm), sum_in_order(x)), algorithm
     yield dict(part='check', way='all_reduce', compared=compared, differing=0)
-    for name in ('all_gather_matmul', 'matmul_reduce_scatter'): yield from check_products(name, communicator)
+    for name in ('all_gather_matmul', 'matmul_reduce_scatter'):
+        yield from check_products(name, communicator)
+        for chunks in (1, 4):
+            for one_kernel in (False, None): yield check_graph(name, communicator, chunks, one_kernel)
     torch.cuda.synchronize()
     dist.barrier()
 
 
 def check_products(name, communicator):
-    for rows, k, n in ((256, 512, 384), (2048, 1024, 1024), (1000, 512, 264)):
-        for chunks in (1, 2, 3):
-            for _ in range(3): yield check_product(name, rows, k, n, communicator, chunks)
+    for rows, k, n in ((256, 512, 384), (2048, 1024, 1024), (1000, 520, 264), (4096, 1024, 2048)):
+        for chunks in (1, 2, 3, 4):
+            for one_kernel in (False, None):
+                for _ in range(3): yield check_product(name, rows, k, n, communicator, chunks, one_kernel)
 
 
-def check_product(name, rows, k, n, communicator, chunks):
-    rank, ranks = rank_and_ranks()
+def check_product(name, rows, k, n, communicator, chunks, one_kernel):
+    ranks = dist.get_world_size()
     x, w = random(rows*(1 if name == 'all_gather_matmul' else ranks), k), random(k, n)
-    got = getattr(communicator, name)(x, w, chunks)
+    if torch.randint(3, (1,)) == 0: torch.cuda._sleep(1_000_000)    # ranks come late, at different times
+    error = error_of(name, getattr(communicator, name)(x, w, chunks, one_kernel), x, w)
+    assert error < 5e-3, (name, rows, k, n, error)        # bfloat16 has 8 bits: one rounding has an error of about 2e-3
+    return dict(part='check', way=name, shape=(rows, k, n), error=error)
+
+
+def error_of(name, got, x, w):
+    "Return the relative error of a product, compared with float64"
+    rank, ranks = rank_and_ranks()
     if name == 'all_gather_matmul':
         xs = [torch.empty_like(x) for _ in range(ranks)]
         dist.all_gather(xs, x)
@@ -172,9 +187,24 @@ def check_product(name, rows, k, n, communicator, chunks):
         want = x.double() @ w.double()
         dist.all_reduce(want)
         want = want.chunk(ranks)[rank]
-    error = ((got.double() - want).square().mean()/want.square().mean()).sqrt().item()
-    assert error < 5e-3, (name, rows, k, n, error)        # bfloat16 has 8 bits: one rounding has an error of about 2e-3
-    return dict(part='check', way=name, shape=(rows, k, n), error=error)
+    return ((got.double() - want).square().mean()/want.square().mean()).sqrt().item()
+
+
+def check_graph(name, communicator, chunks, one_kernel):
+    "Compare the replays of a CUDA graph of two calls, with new operands each time, with float64"
+    ranks, errors = dist.get_world_size(), []
+    x, w = random(2048*(1 if name == 'all_gather_matmul' else ranks), 1024), random(1024, 1024)
+    outs = []
+    def run(): outs.append(getattr(communicator, name)(x, w, chunks, one_kernel))
+    replay = graph_of(run, 2)
+    for _ in range(10):
+        x.normal_()
+        if torch.randint(3, (1,)) == 0: torch.cuda._sleep(1_000_000)
+        replay()
+        errors += [error_of(name, out, x, w) for out in outs[1:]]
+    assert max(errors) < 5e-3, (name, chunks, one_kernel, errors)
+    return dict(part='check', way=f'{name}, in a graph', chunks=chunks, one_kernel=one_kernel is None,
+                error=max(errors))
 
 
 # link
@@ -286,11 +316,13 @@ def send_to_all(communicator, x):
     others = [(rank + step) % ranks for step in range(1, ranks)]
     for other in others: communicator._send(x, other, slot.addresses[other][rank][0], 0)
     for other in others: communicator._wait_copy(other, 0)
+    communicator._end_copies()
 
 
 def overlapped(op, x, w):
     "Return an operation with the chunks that it chooses, and with other ones"
-    ways = {f'overlapped, {c} chunks': lambda c=c: op(x, w, c) for c in (1, 2, 3, 4)}
+    ways = {f'overlapped, {c} chunks': lambda c=c: op(x, w, c, False) for c in (1, 2, 3, 4)}
+    ways |= {f'one kernel, {c} chunks': lambda c=c: op(x, w, c, True) for c in (1, 2, 3, 4, 8)}
     return ways | {'overlapped': lambda: op(x, w)}
 
 
@@ -321,6 +353,13 @@ def scatter_ways(tokens, k, n, communicator):
     return ways | overlapped(communicator.matmul_reduce_scatter, x, w)
 
 
+def in_graphs(ways):
+    "Return the candidates, and CUDA graphs of the overlapped ones"
+    captured = 'overlapped', *(f'{way}, {c} chunks' for way in ('overlapped', 'one kernel') for c in (1, 2, 4, 8))
+    ours = {name: run for name, run in ways.items() if name in captured}
+    return ways | {f'{name}, in a graph': graph_of(run, GRAPH_CALLS) for name, run in ours.items()}
+
+
 def python_time(communicator, name, shape):
     "Return Python's milliseconds per call, which runs while earlier calls compute"
     (tokens, k, n), ranks = shape, dist.get_world_size()
@@ -340,7 +379,7 @@ def overlap():
     for name, shapes, ways_of in (('all_gather_matmul', GATHER_SHAPES, gather_ways),
                                   ('matmul_reduce_scatter', SCATTER_SHAPES, scatter_ways)):
         for shape in shapes:
-            found = time_interleaved(working(ways_of(*shape, communicator)), 7, .03)
+            found = time_interleaved(in_graphs(working(ways_of(*shape, communicator))), 7, .02)
             rows = [row_of('overlap', way, ms, op=name, shape=shape) for way, ms in found.items()]
             for row in rows: row |= python_time(communicator, name, shape) if row['way'] == 'overlapped' else {}
             def best(prefix): return min((r['ms'] for r in rows if r['way'].startswith(prefix)), default=math.nan)
@@ -357,7 +396,7 @@ def trace():
                                ('matmul_reduce_scatter', (8192, 2048, 8192), scatter_ways)):
         ways = ways_of(*shape, communicator)
         chunks = 1 if op == 'all_gather_matmul' else 2  # as the function chooses
-        for way in ('one after the other', f'overlapped, {chunks} chunks'):
+        for way in ('one after the other', f'overlapped, {chunks} chunks', 'overlapped'):
             for _ in range(3): ways[way]()
             torch.cuda.synchronize()
             dist.barrier()

@@ -8,6 +8,9 @@ import pytest
 import torch
 from gridstride import ring
 from gridstride.cpp import cuda_kernel, on_emulator
+from gridstride.diagnostics.errors import RacecheckError
+from gridstride.kernels.gemm.calls import Tile
+from gridstride.ring import overlap
 
 pytestmark = pytest.mark.usefixtures('warm_ranks')
 cloudpickle.register_pickle_by_value(sys.modules[__name__])  # or each rank imports this file, and pytest with it
@@ -24,7 +27,8 @@ def in_order(x):
 
 @pytest.fixture(scope='module')
 def kernels():
-    text = files(ring).joinpath('collectives.cuh').read_text().replace('THREADS = 512', 'THREADS = 64')
+    text = ''.join(files(ring).joinpath(f'{name}.cuh').read_text() for name in ('waits', 'collectives'))
+    text = text.replace('THREADS = 512', 'THREADS = 64')
     names = [f'all_reduce_{name}<__nv_bfloat16>' for name in ALGORITHMS]
     with on_emulator(): return dict(zip(ALGORITHMS, cuda_kernel(text, names).values()))
 
@@ -50,6 +54,141 @@ def test_kernels_on_emulated_devices(kernels, ranks):
             gpus.synchronize()
             assert all(torch.equal(out, in_order(torch.stack(xs))) for out in outs), (name, vectors)
         assert [state.tolist() for state in states] == [[len(jobs), 0]]*ranks
+
+
+# Plays a copy engine on an emulated device of its own: waits until all ranks have begun the round and until `ready`,
+# copies columns begin to end - 1, sets a flag.
+COPY_ENGINE = """
+__device__ void wait(const int *flag, int round) {
+    int x;
+    do asm volatile("ld.acquire.sys.global.u32 %0, [%1];" : "=r"(x) : "l"(flag) : "memory");
+    while (x < round);
+}
+__global__ void copy_engine(const short *from, short *to, const int *started, const int *ready, int *flag, int round,
+                            int rank, int ranks, int pitch, int begin, int end, int rows) {
+    for (int p = 0; p < ranks; p++)
+        if (p != rank) wait(started + p, round);
+    wait(ready, round);
+    __syncthreads();
+    for (int i = threadIdx.x; i < rows*(end - begin); i += blockDim.x) {
+        const int at = i/(end - begin)*pitch + begin + i%(end - begin);
+        to[at] = from[at];
+    }
+    __syncthreads();
+    if (threadIdx.x == 0)
+        asm volatile("st.release.sys.global.u32 [%0], %1;" :: "l"(flag), "r"(round) : "memory");
+}"""
+TILE = Tile(BM=64, BN=64, STAGES=2, WGS=1, CM=1, CN=1, BLOCKS=1)
+
+
+def begin_round_source():
+    return ''.join(files(ring).joinpath(f'{name}.cuh').read_text() for name in ('waits', 'collectives'))
+
+
+class Overlapped:
+    "The memory of one product that overlaps its communication, and its launches, on emulated devices"
+    def __init__(self, gpus, is_gather, ranks, M, N, K, chunks, rounds, begin_source):
+        self.gpus, self.is_gather, self.ranks, self.sizes, self.rounds = gpus, is_gather, ranks, (M, N, K), rounds
+        self.copy, self.begin = cuda_kernel(COPY_ENGINE), cuda_kernel(begin_source, 'begin_round')
+        self.ends = overlap.chunk_ends(K, chunks)
+        self.chunks, self.chunk_rows = chunks, overlap.chunk_rows(is_gather, M, chunks, TILE)
+        def symmetric(*shape, dtype=torch.bfloat16, name): return gpus.symmetric(shape, dtype, name)
+        self.x = symmetric(rounds, *(() if is_gather else (ranks,)), M, K, name='x')
+        self.w, self.inbox = symmetric(K, N, name='w'), symmetric(ranks, M, K if is_gather else N, name='inbox')
+        self.out = symmetric(rounds, ranks if is_gather else 1, M, N, name='out')
+        self.last = symmetric(rounds, 1, M, N, name='last')
+        self.arrived = symmetric(ranks + 1, overlap.MAX_CHUNKS, dtype=torch.int32, name='arrived')
+        self.signals = symmetric(3, overlap.MAX_CHUNKS, dtype=torch.int32, name='signals')
+        self.copy_state = symmetric(6, dtype=torch.int64, name='exchange')
+        started = symmetric(ranks, dtype=torch.int64, name='pointers')[0]
+        started.copy_(torch.tensor([x[ranks].data_ptr() for x in self.arrived[:ranks]]))
+        self.started = started
+
+    def run(self, rng):
+        "Run the rounds on all devices, with no wait in between; return the results, and those in float64"
+        ranks = self.ranks
+        for rank in range(ranks):
+            for x in (self.x[rank], self.w[rank]): x.copy_(torch.randn(x.shape, generator=rng))
+            for x in (self.out[rank], self.last[rank]): x.fill_(torch.nan)
+            stored, complete, ready = self.signals[rank]
+            ready.fill_(self.rounds)
+            pointers = [x.data_ptr() for x in (self.arrived[rank], stored, complete)]
+            self.copy_state[rank].copy_(torch.tensor([0, *pointers, 0, 2**60]))
+        for i in range(self.rounds):
+            for rank in range(ranks): self.launch(rank, i)
+        self.gpus.synchronize()
+        xs, ws = [[x.double() for x in y[:ranks]] for y in (self.x, self.w)]
+        if self.is_gather: return self.out[:ranks], [torch.stack([x @ w for x in xs], 1) for w in ws]
+        return self.last[:ranks], [sum(x[:, rank] @ w for x, w in zip(xs, ws))[:, None] for rank in range(ranks)]
+
+    def launch(self, rank, i):
+        (M, N, K), ranks = self.sizes, self.ranks
+        x, inbox, others = self.x[rank][i], self.inbox[rank], [(rank - s) % ranks for s in range(1, ranks)]
+        with self.gpus[rank]:
+            self.begin[1, 32](self.copy_state[rank], self.started, rank, ranks)
+            if self.is_gather:
+                overlap.all_gather_matmul(x, self.w[rank], self.out[rank][i], inbox, self.copy_state[rank], rank,
+                                          len(self.ends), TILE)
+            else:
+                overlap.matmul_reduce_scatter(x.view(-1, K), self.w[rank], self.out[rank][i, 0], self.last[rank][i, 0],
+                                              inbox[others[0]], self.copy_state[rank], rank, self.chunks, TILE)
+        with self.gpus[ranks + rank]:
+            for destination in others:
+                to, arrived = self.inbox[destination][rank], self.arrived[destination][rank]
+                _, complete, ready = self.signals[rank]
+                if self.is_gather:
+                    for c, (begin, end) in enumerate(zip([0] + self.ends, self.ends)):
+                        self.send(rank, i, x, to, ready[c:], arrived[c:], K, begin, end, M)
+                else:
+                    for c, row in enumerate(range(0, M, self.chunk_rows)):
+                        self.send(rank, i, self.out[rank][i, 0, row:], to[row:], complete[c:], arrived[c:], N, 0, N,
+                                  min(self.chunk_rows, M - row))
+
+    def send(self, rank, i, x, to, ready, flag, *sizes):
+        self.copy[1, 32](x.view(torch.int16), to.view(torch.int16), self.arrived[rank][self.ranks], ready, flag, i + 1,
+                         rank, self.ranks, *sizes)
+
+
+@pytest.mark.parametrize('is_gather, ranks, sizes, chunks', (
+    (True, 2, (72, 72, 200), 2), (True, 4, (64, 64, 328), 3), (False, 2, (136, 72, 64), 2),
+    (False, 2, (64, 136, 72), 1)))
+def test_overlapped_product_on_emulated_devices(is_gather, ranks, sizes, chunks):
+    rng = torch.Generator().manual_seed(0)
+    with on_emulator(), ring.devices(2*ranks) as gpus:
+        for got, want in zip(*Overlapped(gpus, is_gather, ranks, *sizes, chunks, 3, begin_round_source()).run(rng)):
+            assert torch.linalg.norm(got - want)/torch.linalg.norm(want) < 3e-3   # two roundings to 8 bits
+
+
+@pytest.mark.parametrize('is_gather, correct, wrong', (
+    (False, 'wait_arrival(state.arrived + other*MAX_COPIES + chunk, round, other, watch);', ';'),
+    (False, '__syncwarp();\n            } else', '} else'),
+    (False, 'earlier != warps - 1', 'earlier != warps - 2'),
+    (False, 'atom.acq_rel.gpu', 'atom.relaxed.gpu'),
+    (False, 'store_release(state.complete + chunk, (u32)state.round)',
+     'state.complete[chunk] = (u32)state.round'),
+    (True, 'wait_arrival(state.arrived + source*MAX_COPIES + arrived, round, source, watch);', ''),
+    (True, 'arrived < chunks && (arrived == 0', 'arrived < 1 && (arrived == 0'),
+    (True, 'store_release((u32 *)started[p] + rank, round)', '*((u32 *)started[p] + rank) = round')))
+def test_missing_order_is_a_race(is_gather, correct, wrong, monkeypatch):
+    original, begin_source = overlap.overlap_source, begin_round_source()
+    def broken_source(*args): return original(*args).replace(correct, wrong)
+    source = original('bfloat16', is_gather, TILE) + begin_source[begin_source.index('begin_round('):]
+    assert source.count(correct) == 1
+    monkeypatch.setattr(overlap, 'overlap_source', broken_source)
+    overlap._prepared_launch.cache_clear()
+    sizes = (72, 72, 200) if is_gather else (136, 72, 64)
+    with pytest.raises(RacecheckError), on_emulator(), ring.devices(4) as gpus:
+        begin_source = begin_source.replace(correct, wrong)
+        Overlapped(gpus, is_gather, 2, *sizes, 2, 2, begin_source).run(torch.Generator().manual_seed(0))
+    overlap._prepared_launch.cache_clear()
+
+
+def test_chunks_of_columns():
+    assert overlap.chunk_ends(8192, 4) == [4096, 6144, 7168, 8192]
+    for K in (1, 64, 100, 128, 8200):
+        for chunks in (1, 2, 5, 64):
+            ends = overlap.chunk_ends(K, chunks)
+            assert ends[-1] == K and len(ends) <= chunks and all(a < b for a, b in zip([0] + ends, ends))
 
 
 def collectives(rank, xs, rows, columns, w):

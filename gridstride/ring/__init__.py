@@ -7,8 +7,9 @@ on first use.
 The modules, in reading order: `sharding` (which rank has which positions), `parts` (attention to a part of the keys,
 and the merge of two partial results), `transport` (of keys, values and gradients), `passes` (forward and backward pass
 of the ring), `ulysses_and_tree` (Ulysses, and a tree for decoding), `processes` (ranks started from a notebook),
-`timestamps` (a timeline of all ranks), `model` (a simulation of the ring), `collectives` (all-reduce, and matrix
-products that overlap their communication), `several_gpus` (several GPUs of one process, real or emulated).
+`timestamps` (a timeline of all ranks), `model` (a simulation of the ring), `overlap` (the kernel of matrix
+products that overlap their communication), `collectives` (all-reduce, and these products), `several_gpus` (several GPUs
+of one process, real or emulated).
 """
 
 from ..support.lazy_exports import lazy_exports_of

@@ -17,50 +17,8 @@
 #define LEAD 2  // chunks that a block sends before it waits for the first
 #endif
 
-typedef unsigned u32;
-typedef unsigned long long u64;
 const int THREADS = 512, CHUNK = THREADS*VECTORS, MAX_BLOCKS = 512;
 
-// Memory operations at system scope, because the other rank is another GPU.
-__device__ inline void store_relaxed(u64 *p, u64 x) {
-    asm volatile("st.relaxed.sys.global.u64 [%0], %1;" :: "l"(p), "l"(x) : "memory");
-}
-__device__ inline void store_release(u64 *p, u64 x) {
-    asm volatile("st.release.sys.global.u64 [%0], %1;" :: "l"(p), "l"(x) : "memory");
-}
-__device__ inline u64 load_relaxed(const u64 *p) {
-    u64 x;
-    asm volatile("ld.relaxed.sys.global.u64 %0, [%1];" : "=l"(x) : "l"(p) : "memory");
-    return x;
-}
-__device__ inline u64 load_acquire(const u64 *p) {
-    u64 x;
-    asm volatile("ld.acquire.sys.global.u64 %0, [%1];" : "=l"(x) : "l"(p) : "memory");
-    return x;
-}
-__device__ inline u64 nanoseconds() {
-    u64 x;
-    asm volatile("mov.u64 %0, %globaltimer;" : "=l"(x));
-    return x;
-}
-
-// A timeout for waits for another rank: the kernel stores the rank and the round that it waits for in `report`, in host
-// memory, and traps. All later calls of this process on this GPU fail.
-struct Watchdog { u64 *report; u64 timeout; };
-struct Timer {
-    u64 start = 0;
-    unsigned polls = 0;
-    __device__ void poll(Watchdog watch, int rank, unsigned round) {
-        if (++polls % 1024) return;
-        const u64 now = nanoseconds();
-        if (!start) start = now;
-        if (now - start < watch.timeout) return;
-        store_relaxed(watch.report + 1, round);
-        store_release(watch.report, rank + 1);
-        __threadfence_system();
-        __trap();
-    }
-};
 __device__ inline u64 wait_word(const u64 *p, unsigned round, int rank, Watchdog watch) {
     Timer timer;
     u64 word;
@@ -261,15 +219,23 @@ all_reduce_two_shots(const T *x, T *out, long long n, long long part, const u64 
     end_round(state);
 }
 
-// Waits in stream order for a flag of 32 bits that the copy engine of another rank stores after a copy. The flag may be
-// that of the next round already: the other rank needs only what this rank has sent.
-__global__ void wait_copy(const u32 *flag, unsigned round, int source, u64 report, u64 timeout) {
-    Timer timer;
-    unsigned value;
-    do {
-        timer.poll({(u64 *)report, timeout}, source, round);
-        asm volatile("ld.acquire.sys.global.u32 %0, [%1];" : "=r"(value) : "l"(flag) : "memory");
-    } while ((int)(value - round) < 0);
+// Begins a round of copies: counts it, and waits until all other ranks have begun it. `started` has the addresses of an
+// array of flags per rank; flag p of rank r is the last round that rank p has begun, so that it has ended all earlier
+// ones, and others may write to its memory. The counter is in the memory of the GPU, so that a CUDA graph can repeat a
+// call.
+__global__ void begin_round(CopyState *state, const u64 *started, int rank, int ranks) {
+    const u32 round = (u32)state->round + 1;
+    const int p = threadIdx.x;
+    __syncthreads();
+    if (p == rank) state->round = round;
+    if (p >= ranks || p == rank) return;
+    store_release((u32 *)started[p] + rank, round);
+    wait_arrival((const u32 *)started[rank] + p, round, p, {state->report, state->timeout});
+}
+
+// Waits in stream order for a flag that the copy engine of another rank stores after a copy.
+__global__ void wait_copy(const u32 *flag, const CopyState *state, int source) {
+    wait_arrival(flag, (u32)state->round, source, {state->report, state->timeout});
 }
 
 // Adds this rank's array of n elements and those of the other ranks, `stride` elements apart, in the order of the

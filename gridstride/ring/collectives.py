@@ -7,20 +7,20 @@ communicator of this process; on CPU tensors, they send messages by `torch.distr
 
 import math
 from functools import lru_cache
-from importlib.resources import files
 
 import torch
 import torch.distributed as dist
 
+from . import overlap
 from .processes import PeerError, add_failure_report, rank_and_ranks
-from .transport import SymmetricMemory, copy_in_stream, set_flag_in_stream
+from .transport import SymmetricMemory, copy_in_stream, copy_rectangle_in_stream
 from ..cpp import cuda_kernel
 from ..kernels.gemm.dispatch import matmul
 from ..utils import cdiv
 
 _THREADS, _MAX_BLOCKS, _STAGES = 512, 512, 2  # as in collectives.cuh
 _C_TYPES = {torch.float32: 'float', torch.float16: '__half', torch.bfloat16: '__nv_bfloat16'}
-_MAX_COPIES = 64  # flags per pair of ranks and call, for copies
+_MAX_COPIES = overlap.MAX_CHUNKS  # flags per pair of ranks and call, for copies
 
 
 class Tuning:
@@ -29,13 +29,14 @@ class Tuning:
     word_bytes = 512 << 10  # maximum size for `words` with two ranks; smaller with more ranks
     one_shot_ranks = 2  # maximum number of ranks for `one_shot`; more ranks use `two_shots`
     word_blocks, blocks, vectors, lead = 256, 264, 2, 2
+    min_row_bytes = 16 << 10  # of rows that are sent in four chunks of columns
     flops, link_speed = 700e12, 370e9  # of bfloat16 products on an H200, and bytes per second of its links
 
 
 @lru_cache
 def _kernel(name, dtype=None, vectors=Tuning.vectors, lead=Tuning.lead):
     "Compile a kernel of collectives.cuh"
-    source = files(__package__).joinpath('collectives.cuh').read_text(encoding='utf-8')
+    source = overlap.ring_source('waits') + overlap.ring_source('collectives')
     full_name = f'{name}<{_C_TYPES[dtype]}>' if dtype else name
     return cuda_kernel(f'#define VECTORS {vectors}\n#define LEAD {lead}\n{source}', full_name)
 
@@ -88,10 +89,16 @@ class Communicator:
         self.report = torch.zeros(2, dtype=torch.int64).pin_memory()
         self.watch = self.report.data_ptr(), int(timeout * 1e9)
         self.copy_stream, self.event = torch.cuda.Stream(priority=-1), torch.cuda.Event()
-        self.copy_round, self.copy_memory, self.slots = 0, None, {}
-        self.copy_flags = SymmetricMemory((self.ranks, _MAX_COPIES), torch.int32, self.device)
+        self.copy_memory, self.slots = None, {}
+        # [rank][copy]; the last row has the rounds that the ranks have begun
+        self.copy_flags = SymmetricMemory((self.ranks + 1, _MAX_COPIES), torch.int32, self.device)
         self.copy_flags.local.zero_()
-        self.copy_flag_views = [row.split(1) for row in self.copy_flags.local]  # [rank][copy]
+        self.copy_flag_views = [row.split(1) for row in self.copy_flags.local]
+        self.started = self._table(address + 4 * self.ranks * _MAX_COPIES for address in self.copy_flags.addresses)
+        self.num_stored, complete = torch.zeros(2, _MAX_COPIES, dtype=torch.int32, device=self.device)
+        self.complete = complete.split(1)
+        pointers = self.copy_flags.addresses[self.rank], self.num_stored.data_ptr(), complete.data_ptr()
+        self.copy_state = self._table([0, *pointers, *self.watch])  # the struct `CopyState` of waits.cuh
         add_failure_report(self.failure)
         torch.cuda.synchronize()
         dist.barrier()
@@ -167,56 +174,66 @@ class Communicator:
             )
         kernel[grid, _THREADS](x, out, vectors, part, self.tables[algorithm], self.flag_table, *state)
 
-    # Products overlap their communication. A copy engine sends one chunk of rows after another, and stores the
-    # round number in a flag after each. A single-thread kernel, which can time out, waits for the flag in the stream.
-    # Buffers have two slots, for even and odd rounds; collectives.cuh explains why.
+    # Products overlap their communication. A copy engine sends one chunk after another, and then the number of the
+    # round, as a flag. A single-thread kernel, which can time out, waits for the flag in the stream.
     def _begin_copies(self, shape, dtype, chunks):
         "Begin a round of copies, which wait for the current stream; return its `_Slot`"
-        if (slots := self.slots.get((shape, dtype, chunks))) is None:
-            slots = self.slots[shape, dtype, chunks] = self._make_slots(shape, dtype, chunks)
-        self.copy_round += 1
+        if (slot := self.slots.get((shape, dtype, chunks))) is None:
+            slot = self.slots[shape, dtype, chunks] = self._make_slot(shape, dtype, chunks)
+        _kernel('begin_round')[1, 32](self.copy_state, self.started, self.rank, self.ranks)
         self._make_copy_stream_wait()
-        return slots[self.copy_round % 2]
+        return slot
 
-    def _make_slots(self, shape, dtype, chunks):
-        "Return views of both slots; if they are too small, all ranks allocate larger ones"
+    def _make_slot(self, shape, dtype, chunks):
+        "Return views of the memory for copies; if it is too small, all ranks allocate more, and old slots keep theirs"
         num_bytes = math.prod(shape) * dtype.itemsize
-        if self.copy_memory is None or self.copy_memory.local.shape[1] < num_bytes:
-            torch.cuda.synchronize()
-            dist.barrier()  # no rank uses the old memory after it
-            self.slots.clear()
-            self.copy_memory = SymmetricMemory((2, cdiv(num_bytes, 4096) * 4096), torch.uint8, self.device)
-        return [_Slot(self.copy_memory, slot, shape, dtype, chunks) for slot in range(2)]
+        if self.copy_memory is None or self.copy_memory.local.numel() < num_bytes:
+            self.copy_memory = SymmetricMemory((cdiv(num_bytes, 4096) * 4096,), torch.uint8, self.device)
+        return _Slot(self.copy_memory, shape, dtype, chunks)
 
     def _make_copy_stream_wait(self):
         "Make the copy stream wait for the current stream"
         self.event.record()
         self.event.wait(self.copy_stream)
 
+    def _end_copies(self):
+        "Make the current stream wait for this rank's copies"
+        self.event.record(self.copy_stream)
+        self.event.wait()
+
     def _send(self, tensor, destination, address, index):
         "Copy a tensor to an address of the rank `destination`, then set flag `index` there"
-        stream = self.copy_stream.cuda_stream
-        copy_in_stream(stream, address, tensor.data_ptr(), tensor.numel() * tensor.element_size())
+        copy_in_stream(self.copy_stream.cuda_stream, address, tensor.data_ptr(), tensor.numel() * tensor.element_size())
+        self._set_copy_flag(destination, index)
+
+    def _set_copy_flag(self, destination, index):
+        "Set flag `index` of the rank `destination` after the last copy"
         flag = self.copy_flags.addresses[destination] + 4 * (self.rank * _MAX_COPIES + index)
-        set_flag_in_stream(stream, flag, self.copy_round)
+        copy_in_stream(self.copy_stream.cuda_stream, flag, self.copy_state.data_ptr(), 4)  # the number of the round
 
     def _wait_copy(self, source, index):
         "Make the current stream wait until copy `index` of the rank `source` has arrived"
-        _kernel('wait_copy')[1, 1](self.copy_flag_views[source][index], self.copy_round, source, *self.watch)
+        _kernel('wait_copy')[1, 1](self.copy_flag_views[source][index], self.copy_state, source)
 
     def all_gather_matmul(
         self,
         x,  # [rows, K], this rank's rows; the same shape on all ranks
         w,  # [K, N], may differ between ranks
         chunks=None,  # copies per pair of ranks; None: chosen by an estimate
+        one_kernel=None,  # False: a kernel per chunk; None: chosen
     ):  # [ranks * rows, N]
         """Return `all_gather(x) @ w`: the product of this rank's rows begins first, those of others as they arrive.
 
-        Raises TypeError or ValueError for operands that do not match."""
+        CUDA graphs can capture the call, except the first one with a shape. Raises TypeError or ValueError for operands
+        that do not match."""
         _check_product(x, w, 'all_gather_matmul')
         (rows, K), N = x.shape, w.shape[1]
-        # If the next rows arrive before the product of this rank's rows has ended, smaller chunks gain nothing.
-        chunks = chunks or (1 if _is_product_longer(2 * rows * K * N, x.nbytes) else 2)
+        planned_chunks, in_one_kernel = _plan_gather(rows, K, N, x.element_size())
+        if one_kernel is None and chunks is None and not in_one_kernel:
+            one_kernel = False
+        if self._use_one_kernel(one_kernel, x, w, 'all_gather_matmul'):
+            return self._gather_in_one_kernel(x, w, chunks or planned_chunks)
+        chunks = chunks or min(planned_chunks, 2)
         slot = self._begin_copies((self.ranks, rows, K), x.dtype, chunks)
         out = x.new_empty(self.ranks, rows, N)
         matmul(x, w, out=out[self.rank])
@@ -224,12 +241,37 @@ class Communicator:
         for destination in self._destinations():
             for index, chunk in enumerate(own_chunks):
                 self._send(chunk, destination, slot.addresses[destination][self.rank][index], index)
-        x.record_stream(self.copy_stream)
         for step in range(1, self.ranks):
             source = (self.rank + step) % self.ranks
             for index, result in enumerate(out[source].split(slot.chunk_rows)):
                 self._wait_copy(source, index)
                 matmul(slot.chunks[source][index], w, out=result)
+        self._end_copies()
+        return out.view(-1, N)
+
+    def _use_one_kernel(self, one_kernel, x, w, op_name):
+        "Return whether one kernel computes the product. Raises ValueError if it is requested and cannot"
+        reason = overlap.fallback_reason(x, w) if one_kernel is not False else ''
+        if one_kernel and reason:
+            raise ValueError(f'{op_name}: one_kernel=True is not supported: {reason}')
+        return one_kernel is not False and not reason
+
+    def _gather_in_one_kernel(self, x, w, chunks):
+        "Multiply the rows of all ranks in one kernel, which waits for chunks of columns of other ranks' rows"
+        (rows, K), N = x.shape, w.shape[1]
+        slot, out = self._begin_copies((self.ranks, rows, K), x.dtype, 1), x.new_empty(self.ranks, rows, N)
+        stream, item, start = self.copy_stream.cuda_stream, x.element_size(), 0
+        ends = overlap.chunk_ends(K, chunks)
+        for index, end in enumerate(ends):
+            for destination in self._destinations():
+                address, width = slot.addresses[destination][self.rank][0], (end - start) * item
+                source = x.data_ptr() + start * item
+                copy_rectangle_in_stream(stream, address + start * item, source, K * item, width, rows)
+                self._set_copy_flag(destination, index)
+            if index == 0:  # the kernel starts as early as possible
+                overlap.all_gather_matmul(x, w, out, slot.partial_sums, self.copy_state, self.rank, len(ends))
+            start = end
+        self._end_copies()
         return out.view(-1, N)
 
     def _destinations(self):
@@ -240,26 +282,50 @@ class Communicator:
         self,
         x,  # [rows, K], this rank's columns of the whole matrix
         w,  # [K, N], the rows that match these columns
-        chunks=2,  # copies per pair of ranks
+        chunks=None,  # copies per pair of ranks
+        one_kernel=None,  # False: a kernel per chunk; None: one kernel if it supports the operands and ranks
     ):  # [rows / ranks, N]
         """Return this rank's rows of the sum of all ranks' `x @ w`. Rows that others need are computed and sent first.
 
-        Products are rounded to the type of `x` before they are sent. Raises TypeError or ValueError for operands that
-        do not match, or rows that the number of ranks does not divide."""
+        Products are rounded to the type of `x` before they are sent. CUDA graphs can capture the call, except the
+        first one with a shape. Raises TypeError or ValueError for operands that do not match, or rows that the number
+        of ranks does not divide."""
         _check_product(x, w, 'matmul_reduce_scatter')
         if x.shape[0] % self.ranks:
             raise ValueError(f'matmul_reduce_scatter: {x.shape[0]} rows cannot be split among {self.ranks} ranks')
         rows, N = x.shape[0] // self.ranks, w.shape[1]
-        slot = self._begin_copies((self.ranks, rows, N), x.dtype, chunks)
+        if one_kernel and self.ranks != 2:
+            raise ValueError(f'matmul_reduce_scatter: one_kernel=True needs two ranks; there are {self.ranks}')
+        if self.ranks == 2 and rows and self._use_one_kernel(one_kernel, x, w, 'matmul_reduce_scatter'):
+            return self._scatter_in_one_kernel(x, w, chunks or 4)
+        slot = self._begin_copies((self.ranks, rows, N), x.dtype, chunks or 2)
         parts = [part.split(slot.chunk_rows) for part in x.split(rows)] if rows else [()] * self.ranks
+        products = []
         for step in range(1, self.ranks):
             destination = (self.rank + step) % self.ranks
             for index, chunk in enumerate(parts[destination]):
-                product = matmul(chunk, w)
+                products.append(matmul(chunk, w))
                 self._make_copy_stream_wait()
-                self._send(product, destination, slot.addresses[destination][self.rank][index], index)
-                product.record_stream(self.copy_stream)
-        return self._add_own_product(parts[self.rank], w, slot, x.new_empty(rows, N))
+                self._send(products[-1], destination, slot.addresses[destination][self.rank][index], index)
+        out = self._add_own_product(parts[self.rank], w, slot, x.new_empty(rows, N))
+        self._end_copies()  # the products exist until they have been sent
+        return out
+
+    def _scatter_in_one_kernel(self, x, w, chunks):
+        "Multiply in one kernel, which signals when a chunk for the other rank is complete, and adds what has arrived"
+        rows, N, other = x.shape[0] // 2, w.shape[1], 1 - self.rank
+        slot = self._begin_copies((2, rows, N), x.dtype, 1)
+        product, out = x.new_empty(2, rows, N)
+        chunk_rows = overlap.matmul_reduce_scatter(
+            x, w, product, out, slot.partial_sums[other], self.copy_state, self.rank, chunks
+        )
+        address, row_bytes = slot.addresses[other][self.rank][0], N * x.element_size()
+        with torch.cuda.stream(self.copy_stream):
+            for index, chunk in enumerate(product.split(chunk_rows)):
+                _kernel('wait_copy')[1, 1](self.complete[index], self.copy_state, self.rank)
+                self._send(chunk, other, address + index * chunk_rows * row_bytes, index)
+        self._end_copies()
+        return out
 
     def _add_own_product(self, own_chunks, w, slot, out):
         "Write the product of this rank's rows plus the partial sums of the other ranks to `out`, chunk by chunk"
@@ -288,33 +354,37 @@ class Communicator:
 
 
 class _Slot:
-    """One of the two slots for copies: arrays [ranks, rows, columns] in symmetric memory, in chunks of rows.
+    """Where copies arrive: arrays [ranks, rows, columns] in symmetric memory, in chunks of rows.
 
     `chunks[rank][index]` is a chunk of this GPU's memory, `addresses[destination][rank][index]` its address on another
     GPU. They are computed once, because a call must take only microseconds."""
 
-    def __init__(self, memory, slot, shape, dtype, chunks):
+    def __init__(self, memory, shape, dtype, chunks):
+        self.memory = memory  # a CUDA graph may contain its addresses
         ranks, rows, columns = shape
         num_bytes = math.prod(shape) * dtype.itemsize
         self.chunk_rows = max(1, cdiv(cdiv(rows, chunks), 128) * 128)
-        self.partial_sums = memory.local[slot, :num_bytes].view(dtype).view(shape)
+        self.partial_sums = memory.local[:num_bytes].view(dtype).view(shape)
         self.chunks = [part.split(self.chunk_rows) for part in self.partial_sums]
         row_bytes = columns * dtype.itemsize
         self.addresses = [
             [
-                [
-                    buffer[slot].data_ptr() + (rank * rows + start) * row_bytes
-                    for start in range(0, rows, self.chunk_rows)
-                ]
+                [buffer.data_ptr() + (rank * rows + start) * row_bytes for start in range(0, rows, self.chunk_rows)]
                 for rank in range(ranks)
             ]
             for buffer in memory.buffer_of_rank
         ]
 
 
-def _is_product_longer(operations, num_bytes):
-    "Estimate whether a product takes longer than the transfer of bytes between two GPUs"
-    return operations / Tuning.flops >= num_bytes / Tuning.link_speed
+def _plan_gather(rows, K, N, itemsize):
+    "Return the number of copies per pair of ranks, and whether one kernel multiplies, by an estimate"
+    product, transfer = 2 * rows * K * N / Tuning.flops, rows * K * itemsize / Tuning.link_speed
+    if product >= transfer:  # the other rows arrive before the product of this rank's rows has ended
+        return 1, True
+    # Chunks of columns shorten the end, but the parts of rows in the last ones must not be short: copies become slower.
+    if product < 2 / 3 * transfer and K * itemsize >= Tuning.min_row_bytes:
+        return 4, True
+    return 2, False
 
 
 def _check_product(x, w, op_name):

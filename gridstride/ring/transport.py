@@ -145,8 +145,20 @@ def _copy_keys(stream, destination_start, tensor, keys, heads):
         return
     offset = heads.start * pitch + first_key * row_bytes
     source, destination = tensor.data_ptr() + offset, destination_start + offset
+    copy_rectangle_in_stream(stream, destination, source, pitch, width, height)
+
+
+def copy_rectangle_in_stream(
+    stream,  # the handle of a stream
+    destination,  # an address, also in the memory of another GPU
+    source,  # an address
+    pitch,  # bytes from one row to the next, of both
+    width,  # bytes of a row to copy
+    height,  # rows
+):
+    "Copy a part of each row in stream order"
     if width == pitch:
-        return _call_driver('cuMemcpyAsync', destination, source, width * height, stream)
+        return copy_in_stream(stream, destination, source, width * height)
     copy = _Memcpy2D(width=width, height=height, from_pitch=pitch, to_pitch=pitch)
     copy.from_type = copy.to_type = _UNIFIED
     copy.from_device, copy.to_device = source, destination
