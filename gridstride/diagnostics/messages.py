@@ -55,7 +55,7 @@ _UNDEFINED_LANES = (
 )
 _UNINITIALIZED = 'uninitialized read of {element}'
 _RACE = 'data race ({hazard}) on {element}'
-_COPY_IN_FLIGHT = 'data race on {element}: it is {now} while {whose} asynchronous copy to it may still be in flight'
+_COPY_IN_FLIGHT = 'data race on {element}: it is {now} while {whose} to it may still be in flight'
 _WAIT_FOR_BULK = 'Wait on the mbarrier that the copy signals'
 _WAIT_FOR_READS = (
     'Wait until the tensor cores or TMA have read the element (wgmma.wait_group, cp.async.bulk.wait_group.read, or '
@@ -171,7 +171,7 @@ MESSAGES = {
         'Convert the pointer to the 32-bit address that PTX takes: __cvta_generic_to_shared(pointer).',
     ),
     ('memcheck', 'copy_target'): Message(
-        '{operation} must copy to shared memory, but {address:#x} is not an address there',
+        'the destination of {operation} must be in shared memory, but {address:#x} is not',
         'To copy from shared memory, or to registers, use an ordinary assignment.',
     ),
     # Memory that the kernel must not access
@@ -330,10 +330,10 @@ MESSAGES = {
         'on the host, then let the processes meet in a barrier.',
     ),
     ('racecheck', 'scope_of_device'): Message(
-        _RACE + ': a flag orders the two devices only within one device: a fence, release or load of the flag has '
+        _RACE + ': the flag does not synchronize the two devices, because its release, its load or a fence has only '
         'device scope',
-        'Device scope (.gpu, __threadfence) reaches the L2 cache of one GPU, and another GPU does not see it. Use '
-        'system scope in both kernels: __threadfence_system(), .sys, thread_scope_system.',
+        'Device scope (.gpu, __threadfence) orders accesses only among the threads of one GPU; another GPU may read '
+        'the old value. Use system scope in both kernels: __threadfence_system(), .sys, thread_scope_system.',
     ),
     ('racecheck', 'atomic_of_device'): Message(
         _RACE + ': two devices access it, but an atomic has device scope',
@@ -397,7 +397,7 @@ MESSAGES = {
         'line {line} of {kernel}: data race (write after write) on {element}: several programs write the same '
         'value, so the result is the same in any order. Let one program write it'
     ),
-    # A thread and an asynchronous copy; `whose` is a phrase
+    # A thread and an asynchronous copy; `whose` is a phrase that names the copy
     ('racecheck', 'copy_not_waited_for'): Message(
         _COPY_IN_FLIGHT,
         'Wait for the copy in the thread that issued it (cp.async.wait_group, __pipeline_wait_prior), then call '
@@ -665,8 +665,8 @@ MESSAGES = {
     ('synccheck', 'returned'): Message(
         'line {line} of {kernel}: '
         + _DIVERGENT_BARRIER
-        + 'has returned. GPUs since Volta continue without it, but CUDA '
-        'requires all threads: guard the data, not the barrier'
+        + 'has returned. GPUs since Volta do not wait for threads that have returned, but CUDA defines the barrier for '
+        'all threads of the block. Guard the data, not the barrier'
     ),
     ('synccheck', 'skipped'): Message(_DIVERGENT_BARRIER + 'has skipped it', _REACH_BARRIER),
     ('synccheck', 'diverged'): Message(_DIVERGENT_BARRIER + 'is in another branch', _REACH_BARRIER),
@@ -748,12 +748,12 @@ MESSAGES = {
     ),
     ('synccheck', 'source_lane'): Message(
         'a shuffle reads from lane {lane}, which does not execute it',
-        'All lanes that are read must execute the shuffle.',
+        'Every source lane must execute the shuffle.',
     ),
     ('synccheck', 'undefined_lane'): Message(
         'line {line} of {kernel}: a shuffle reads lane {lane}, which {state}: its value is undefined, and line '
-        '{stored} stores a result that depends on it. All lanes that are read must execute the shuffle, with a neutral '
-        'value where there is no element'
+        '{stored} stores a result that depends on it. Every source lane must execute the shuffle, with a neutral value '
+        'where there is no element'
     ),
     ('synccheck', 'undefined_result'): Message(
         'line {line} of {kernel}: {state} gets the result: in thread {thread} the result is undefined, and line '
@@ -972,7 +972,7 @@ MESSAGES = {
             python='If the kernel is only slow, raise the limit: with sim.options(seconds=...): ...',
             triton='If the kernel is only slow, raise the limit: with tile.options(seconds=...): ...',
             cuda='If the kernel is only slow, raise the limit: cpp.options(seconds=...). A loop that waits for '
-            'another thread must read a volatile or an atomic variable, and with checks=False an atomic one.',
+            'another thread must read a volatile or atomic variable; with checks=False, it must be atomic.',
         ),
     ),
 }
@@ -1121,8 +1121,8 @@ for _operation in ('max', 'min'):
 # The parts of sentences that a `Phrase` names
 PHRASES = {
     # the thread or engine that copies or reads
-    'own_copy': "the thread's own",
-    'other_copy': "another thread's",
+    'own_copy': "the thread's own asynchronous copy",
+    'other_copy': "another thread's asynchronous copy",
     'a_thread': 'a thread',
     'a_bulk_copy': 'a bulk copy',
     'an_engine': 'the tensor cores or TMA',

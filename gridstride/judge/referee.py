@@ -54,7 +54,7 @@ def _seconds_outside_events(checker):
 
 
 def _check_clocks(checker, reference_checker):
-    "Check that the events of a submission agree with the judge's clock"
+    "Raise `Refusal` if a submission spends much more time per call outside its CUDA events than the reference does"
     seconds, reference_seconds = _seconds_outside_events(checker), _seconds_outside_events(reference_checker)
     if seconds > _MAX_RATIO * reference_seconds + _EXTRA_SECONDS:
         comparison = f'{seconds * 1e3:.3g} ms per call outside the CUDA events, but {reference_seconds * 1e3:.3g} ms'
@@ -136,7 +136,7 @@ def judge(
     *,
     limit=20.0,  # seconds for the import, and per call. At least 180 if a compiler may run: in the import on a GPU, and
     # in the import and the first call on a CPU, for CUDA C
-    timing=None,  # time submission and reference; None: on a machine with a GPU
+    timing=None,  # whether to time submission and reference; None: if the device is 'cuda'
     device=None,  # 'cpu' or 'cuda'; None: a GPU if there is one
 ) -> Verdict:
     """Run a submission in a separate process, and accept it if its answers are correct, else refuse it.

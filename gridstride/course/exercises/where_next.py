@@ -302,7 +302,7 @@ def _(fn, rng, who):
 
 
 def judge_naively(text, task='softmax'):
-    "Judge a submission naively: check the first answer, then time 20 more calls on the same input"
+    "Check the output of the first call, then make 20 more calls with the same input, unchecked and untimed"
     from ...judge import TASKS
 
     names = {}
