@@ -1,4 +1,4 @@
-"Why each cheat has to be refused, on the CPU and on a GPU; another reason would be luck."
+"Why each cheat has to be rejected, on the CPU and on a GPU; another reason would be luck."
 
 REASONS = dict(
     cached_by_content='replay', cached_by_pointer='replay', cached_by_shape='replay', constant='constant',
@@ -14,5 +14,5 @@ MORE_REASONS = dict(process_stays=('clock',), side_stream=('late', 'replay', 'wr
 
 
 def reasons_for(name, on_gpu):
-    "The reasons for which a cheat may be refused"
+    "The reasons for which a cheat may be rejected"
     return (REASONS[name], *(MORE_REASONS.get(name, ()) if on_gpu else ()))

@@ -1,4 +1,4 @@
-"The judge: honest kernels are accepted, cheats refused each for its own reason, and nothing of them is left."
+"The judge: honest kernels are accepted, cheats rejected each for its own reason, and nothing of them is left."
 import math
 import random
 import re
@@ -114,7 +114,7 @@ def test_nothing_is_left_of_a_submission_that_is_not_isolated(unconfined): look_
 ])
 def test_what_is_wrong_is_said(body, head, code, said, monkeypatch):
     if ON_GPU: monkeypatch.setattr(processes, '_COMPILE_SECONDS', 15)  # imports may compile there
-    v = verdict(body, head, limit=.5 if code == 'time' else 20)
+    v = verdict(body, head, timeout=.5 if code == 'time' else 20)
     assert v.code == code and re.search(said, v.reason), str(v)
 
 
@@ -168,7 +168,7 @@ for o in map(int, os.listdir('/dev/fd')):
 assert sent, 'no socket is open'
 time.sleep(600)'''
     task = replace(TASKS['softmax'], tests=(dict(rows=100, n=10000, seed=1),))  # more than a socket holds
-    v = judge(softmax('return data', head), task, limit=.5)
+    v = judge(softmax('return data', head), task, timeout=.5)
     assert v.code == 'time' and 'call 1:' in v.reason, str(v)
 
 
@@ -190,13 +190,13 @@ def test_the_command(tmp_path, capsys):
     assert main([str(honest()['softmax_torch'])]) == 0
     assert re.search(f"softmax, {'.*' if ON_GPU else 'CPU'}: accepted", capsys.readouterr().out)
     assert main([str(cheats()['constant']), '--task', 'softmax']) == 1
-    assert 'refused (constant)' in capsys.readouterr().out
+    assert 'rejected (constant)' in capsys.readouterr().out
     assert main(['submit', 'sum_triton', '--leaderboard', 'vectorsum_v2', '--gpu', 'B200', '--out', str(path)]) == 0
     assert names(capsys.readouterr().out, 'leaderboard vectorsum_v2', 'nothing')
     assert path.read_text().startswith('#!POPCORN leaderboard vectorsum_v2\n#!POPCORN gpu B200\n')
     for wrong, said in (
             ([str(path)], ["'vectorsum_v2'", 'grey, add, add_into, matmul, sum, softmax', '--task NAME']),
-            ([str(path), '--limit', '0'], ['--limit', '0']),
+            ([str(path), '--timeout', '0'], ['--timeout', '0']),
             (['submit', 'nothing'], ['nothing']),
             (['submit', 'sum_triton', '--out', str(tmp_path/'none'/'x.py')], [str(tmp_path/'none'/'x.py')]),
             (['submit', 'sum_triton', '--leaderboard', 'a b', '--out', str(path)], ['leaderboard', "'a b'"])):
@@ -265,12 +265,12 @@ def test_a_file_that_is_not_a_submission(text, said, tmp_path):
     (lambda: judge(3), TypeError, saying('path', 'int')),
     (lambda: judge(softmax, 'softmax'), TypeError, '`write_submission`'),
     (lambda: verdict('return data', device='gpu'), ValueError, saying('device', "'cpu'", "'cuda'", "'gpu'")),
-    (lambda: verdict('return data', limit=0), ValueError, saying('limit must', 'positive', 0)),
+    (lambda: verdict('return data', timeout=0), ValueError, saying('timeout must', 'positive', 0)),
     (lambda: write_submission(lambda data: data, 'softmax'), FormError, 'lambda'),
     (lambda: write_submission(torch.softmax, 'softmax'), FormError, 'no source'),
     (lambda: write_submission(verdict, 'soft max'), FormError, saying('leaderboard', "'soft max'")),
 ])
-def test_a_wrong_call_of_the_judge_is_refused(call, error, said):
+def test_a_wrong_call_of_the_judge_is_rejected(call, error, said):
     with pytest.raises(error, match=said): call()
 
 

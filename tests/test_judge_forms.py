@@ -1,4 +1,4 @@
-"Forms in which people write honest submissions: each is accepted. What looks alike and is wrong is refused."
+"Forms in which people write honest submissions: each is accepted. What looks alike and is wrong is rejected."
 import os
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -448,11 +448,11 @@ def test_what_all_submissions_need_is_compiled_before_the_clock_runs(monkeypatch
     prepared = []
     monkeypatch.setattr(cpp_build, 'prepare', lambda: (time.sleep(.6), prepared.append(os.getpid())))
     slow = '# by torch.utils.cpp_extension.load_inline\nimport time\ntime.sleep(.6)\n' + SOFTMAX
-    assert (v := judge(slow, 'softmax', limit=.5)), str(v)
+    assert (v := judge(slow, 'softmax', timeout=.5)), str(v)
     assert prepared == [os.getpid()]
-    v = judge(slow.replace('load_inline', ''), 'softmax', limit=.5)  # cpp_extension alone reports it, too
+    v = judge(slow.replace('load_inline', ''), 'softmax', timeout=.5)  # cpp_extension alone reports it, too
     assert v and len(prepared) == 2, str(v)
-    v = judge(slow.replace('load_inline', '').replace('cpp_extension', ''), 'softmax', limit=.5)
+    v = judge(slow.replace('load_inline', '').replace('cpp_extension', ''), 'softmax', timeout=.5)
     assert v.code == 'time' and len(prepared) == 2, str(v)
 
 

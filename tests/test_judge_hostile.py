@@ -1,7 +1,7 @@
-"""Submissions that attack the judge or the machine: each is refused, or has no effect.
+"""Submissions that attack the judge or the machine: each is rejected, or has no effect.
 
 `PRELUDE` gives them what they need; each prints what it could get hold of, and returns a right answer, so that nothing
-but the attack itself can be a reason to refuse it."""
+but the attack itself can be a reason to reject it."""
 import ctypes
 import json
 import math
@@ -22,7 +22,7 @@ from exhaustive import mark_exhaustive
 from gridstride.cpp.toolchain import compilers
 from gridstride.judge import TASKS, Verdict, compiling, honest, processes, read_submission, wire
 from gridstride.judge.__main__ import main
-from gridstride.judge.calls import CallChecker, Call, Refusal, _valid_facts
+from gridstride.judge.calls import CallChecker, Call, Rejection, _valid_facts
 from gridstride.judge.isolation import are_namespaces_supported, descendants, hidden_folders, is_stopped, needed_paths
 from gridstride.judge.verdicts import ISOLATION
 from gridstride.utils import cache_dir
@@ -662,7 +662,7 @@ def custom_kernel(data): return torch.softmax(data.to('meta'), -1)
 
 
 @pytest.mark.parametrize('name', sorted(TRICKS))
-def test_a_trick_is_refused(name):
+def test_a_trick_is_rejected(name):
     codes, text = TRICKS[name]
     v, _ = attack(text, ON_GPU=ON_GPU)
     assert not v and v.code in ((codes,) if isinstance(codes, str) else codes), str(v)
@@ -688,11 +688,11 @@ for _ in range(3):
 """
     with processes.Process(read_submission(text), 'cpu', 20) as p:
         p.request(dict(op='load', form='custom_kernel', init=[]))
-        with p.stopped():
+        with p.suspended():
             pids = descendants(p.pids[0])
             assert len(pids) >= 4 and soon(lambda: all(is_stopped(o) for o in pids))
         assert soon(lambda: not any(is_stopped(o) for o in pids))
-        with p.stopped(): pass
+        with p.suspended(): pass
         assert p.end() == 3
 
 
@@ -770,7 +770,7 @@ machines.Gpu.kernels = lambda self, f, data: many
 ], ids=['sum', 'elif', 'decorator', 'subscripts', 'brackets', 'nul', 'surrogate', 'long'])
 def test_a_file_that_is_hard_to_read_is_a_verdict(text):
     "Newer Pythons read some of them"
-    v = judge(f'{text}\ndef custom_kernel(data): return data\n', 'softmax', limit=5)
+    v = judge(f'{text}\ndef custom_kernel(data): return data\n', 'softmax', timeout=5)
     assert not v and v.code in ('form', 'raised', 'alias'), str(v)
 
 
@@ -900,17 +900,18 @@ def test_no_character_of_a_submission_controls_a_terminal(capsys, tmp_path):
 
 
 @pytest.mark.parametrize('event', [math.nan, -1., 0., math.inf, .2, None])
-def test_events_longer_than_their_call_or_none_at_all_are_refused(event):
+def test_events_longer_than_their_call_or_none_at_all_are_rejected(event):
     "On a GPU the time between events comes from the submission's process"
     checker = CallChecker(None, TASKS['sum'], 'cuda', 1)
-    facts = _valid_facts(json.loads(json.dumps(dict(facts=dict(event=event) if event is not None else {}))))
-    with pytest.raises(Refusal) as e: checker.check_times(Call({}, (), (), facts, .1))
+    facts = _valid_facts(json.loads(json.dumps(dict(facts=dict(event_seconds=event) if event is not None else {}))))
+    with pytest.raises(Rejection) as e: checker.check_times(Call({}, (), (), facts, .1))
     assert e.value.code == 'clock'
-    checker.check_times(Call({}, (), (), dict(event=.05), .1))
+    checker.check_times(Call({}, (), (), dict(event_seconds=.05), .1))
 
 
-def test_a_gpu_that_works_on_for_no_number_of_seconds_is_refused():
-    with pytest.raises(Refusal): CallChecker(None, TASKS['sum'], 'cuda', 1).check_finished(dict(after=math.nan))
+def test_a_gpu_that_works_on_for_no_number_of_seconds_is_rejected():
+    checker = CallChecker(None, TASKS['sum'], 'cuda', 1)
+    with pytest.raises(Rejection): checker.check_finished(dict(busy_seconds=math.nan))
 
 
 @cpu_only
@@ -919,7 +920,7 @@ def test_events_on_a_cpu_are_not_believed():
     v, _ = attack('''
 cpu = sys.modules['gridstride.judge.devices'].Cpu
 take = cpu.take_answer
-cpu.take_answer = lambda self, items: (items, {**take(self, items)[1], 'event': 1e-9})
+cpu.take_answer = lambda self, items: (items, {**take(self, items)[1], 'event_seconds': 1e-9})
 ''')
     assert not v or min(v.times) > 1e-6, str(v)
 

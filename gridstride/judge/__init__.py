@@ -1,4 +1,4 @@
-"""A judge for untrusted kernels: `judge(file)` accepts a submission, or refuses it and reports the reason.
+"""A judge for untrusted kernels: `judge(file)` accepts a submission, or rejects it and reports the reason.
 
 A submission is a file in the format of the public leaderboards: `custom_kernel(data)` (GPU MODE's, with its lines
 `#!POPCORN leaderboard NAME` and `#!POPCORN gpu NAME`) or `ModelNew` (KernelBench's). It runs in a separate process,
@@ -41,7 +41,7 @@ A submission shares its interpreter with the code that calls it, so no report fr
 detects patched functions, threads that keep running, streams that are never waited for, inspected frames and objects,
 and
 changed inputs. A submission can prevent this, so such reports, like the launch counts of a verdict, only add the reason
-to a refusal. On a CPU a file whose answer is correct in a second process, in which no launch does anything, is refused;
+to a rejection. On a CPU a file whose answer is correct in a second process, where launches do nothing, is rejected;
 a submission that detects the second process (with a kernel whose launch has no effect there), and returns a wrong
 answer in it, is not detected. On a GPU the time between two events is measured in the submission's process, so a
 submission that replaces the driver below torch can make it shorter. The time must be positive and at most that of the
@@ -49,9 +49,9 @@ call; work outside the events is detected if it takes more than half as long as 
 
 What this judge, like any such judge, cannot detect:
 
-- a correct answer from a library where a kernel was required: `Verdict.counts` lists what ran. A file is refused if its
-  kernels never run, or if its answer is correct even though its launches do nothing (on a GPU, only launches from
-  Python: those of a module from `load_inline` are not detected); a file without kernels is not refused;
+- a correct answer from a library where a kernel was required: `Verdict.launch_counts` lists what ran. A file is
+  rejected if its kernels never run, or if its answer is correct even though its launches do nothing (on a GPU, only
+  launches from Python: those of a module from `load_inline` are not detected); a file without kernels is not rejected;
 - an answer that is typical of random normal inputs, within the tolerance;
 - a kernel that is wrong for inputs that were not tried: special values, sizes beyond those that a task draws, races
   that did not happen. On a CPU, the emulator's checks find many of these;

@@ -1,6 +1,6 @@
 """Judge a submission's file, or write one.
 
-python -m gridstride.judge FILE [--task NAME] [--timing] [--limit SECONDS]
+python -m gridstride.judge FILE [--task NAME] [--timing] [--timeout SECONDS]
 python -m gridstride.judge submit KERNEL [--leaderboard NAME] [--gpu NAME ...] [--out FILE]
 """
 
@@ -13,9 +13,9 @@ from ..support.lazy_exports import require, run_command
 from .samples import honest
 
 _DESCRIPTION = """Judge a submission: run it in a separate process with new random inputs, and report either that its
-answers are correct and (on a machine with a GPU) how long they take, or the reason for which it is refused.
+answers are correct and (on a machine with a GPU) how long they take, or the reason for which it is rejected.
 To write a submission: python -m gridstride.judge submit -h"""
-_EPILOG = """The exit status is 0 if it is accepted, 1 if it is refused, and 2 for a wrong command line.
+_EPILOG = """The exit status is 0 if it is accepted, 1 if it is rejected, and 2 for a wrong command line.
 On Linux a submission runs in a sandbox, without the network, other processes or your home folder. If the system
 supports none (macOS, some containers), it runs like your own programs, and the verdict says "not isolated on this
 system": use a virtual machine there."""
@@ -39,7 +39,7 @@ def _task_names():
 
 
 def _judge(argv):
-    "Judge a file and print the verdict; return whether it is refused"
+    "Judge a file and print the verdict; return whether it is rejected"
     parser = argparse.ArgumentParser(prog='python -m gridstride.judge', description=_DESCRIPTION, epilog=_EPILOG)
     parser.add_argument('file', help='a Python file with custom_kernel(data), or ModelNew')
     parser.add_argument('--task', choices=_task_names(), help=_TASK_HELP)
@@ -47,14 +47,14 @@ def _judge(argv):
         '--timing', action='store_true', default=None, help='time submission and reference, even on a CPU'
     )
     parser.add_argument(
-        '--limit', type=_positive_seconds, default=20.0, metavar='SECONDS', help='time limit per call; default 20'
+        '--timeout', type=_positive_seconds, default=20.0, metavar='SECONDS', help='time limit per call; default 20'
     )
     options = parser.parse_args(argv)
     require('torch', 'gridstride.judge')
     from . import judge
 
     try:
-        verdict = judge(Path(options.file), options.task, limit=options.limit, timing=options.timing)
+        verdict = judge(Path(options.file), options.task, timeout=options.timeout, timing=options.timing)
     except ValueError as e:
         parser.error(f'{e}; choose one with --task NAME')
     printed = [f'  | {line}' for line in verdict.output.splitlines()]
@@ -63,7 +63,7 @@ def _judge(argv):
 
 
 def _submit(argv):
-    "Write a submission and judge it here; return whether it is refused"
+    "Write a submission and judge it here; return whether it is rejected"
     parser = argparse.ArgumentParser(
         prog='python -m gridstride.judge submit',
         description="Write a submission in the leaderboards' format from a kernel of the lessons, and judge it here. "

@@ -1,5 +1,5 @@
 """Watch a submission in its process: report access to its callers' objects, functions that it replaces, and threads
-that keep running after a call. A submission could defeat this, so these reports only add the reason to a refusal."""
+that keep running after a call. A submission could defeat this, so these reports only add the reason to a rejection."""
 
 import gc
 import json

@@ -27,8 +27,8 @@ _MAX_KERNELS = 100  # number of reported kernels that are kept
 Call = namedtuple('Call', 'sizes data answer facts seconds')  # answer: a list of tensors, () after the checks
 
 
-class Refusal(Exception):
-    "The reason to refuse a submission"
+class Rejection(Exception):
+    "The reason for which a submission is rejected"
 
     def __init__(self, code, reason):
         self.code, self.reason = code, reason
@@ -81,14 +81,13 @@ def _plan_calls(task, rng):
     "Return (kind of inputs, sizes) of each call: some with the first public sizes, then others in a random order"
     public = [{k: v for k, v in test.items() if k != 'seed'} for test in task.tests]
     first_sizes = public[0]
-    hidden_calls = [('new', sizes) for sizes in public[1:]]
-    hidden_calls += [('new', task.draw_hidden_sizes(rng)) for _ in range(3)] + [('new', first_sizes)] * rng.randrange(
-        1, 4
-    )
+    hidden_calls = [('new seed', sizes) for sizes in public[1:]]
+    hidden_calls += [('new seed', task.draw_hidden_sizes(rng)) for _ in range(3)]
+    hidden_calls += [('new seed', first_sizes)] * rng.randrange(1, 4)
     rng.shuffle(hidden_calls)
     return [
-        ('new', first_sizes),
-        ('new', first_sizes),
+        ('new seed', first_sizes),
+        ('new seed', first_sizes),
         ('one element', first_sizes),
         ('shuffled', first_sizes),
         *hidden_calls,
@@ -98,7 +97,14 @@ def _plan_calls(task, rng):
 # Facts about a call that the submission's process reports, and their types. Facts of another type are ignored, because
 # that process is not trusted.
 _FACT_TYPES = dict(
-    launches=dict, threads=str, streams=int, alias=int, event=float, after=float, returned=str, unusual=str
+    launches=dict,
+    threads=str,
+    streams=int,
+    alias=int,
+    event_seconds=float,
+    busy_seconds=float,
+    returned=str,
+    unusual=str,
 )
 
 
@@ -127,11 +133,11 @@ def _precompile_headers():
 class CallChecker:
     "Runs and checks the calls of one submission"
 
-    def __init__(self, submission, task, device, limit):
+    def __init__(self, submission, task, device, timeout):
         self.submission = submission
         self.task = task
         self.device = device
-        self.limit = limit
+        self.timeout = timeout
         self.rng = random.Random(secrets.randbits(64))
         self.calls = []
         self.process = None
@@ -144,7 +150,7 @@ class CallChecker:
     def make_data(self, kind, sizes):
         "Make new inputs, or change the last inputs of these sizes; `kind`: as in `_plan_calls`"
         new = self.task.generate_input(seed=secrets.randbits(62), **sizes)
-        if kind == 'new':
+        if kind == 'new seed':
             return new
         last = next((call.data for call in reversed(self.calls) if call.sizes == sizes), new)
         change = _change_one_element if kind == 'one element' else _shuffle_values
@@ -155,7 +161,7 @@ class CallChecker:
         data = _to_float64(data, self.device)
         reference_data = _to_float64(data, self.device)  # the reference may write to its inputs
         expected = _as_tuple(self.task.ref_kernel(reference_data))
-        scales = [self.task.scale(data, expected[0])] if len(expected) == 1 else [x.abs() for x in expected]
+        scales = [self.task.error_scale(data, expected[0])] if len(expected) == 1 else [x.abs() for x in expected]
         if self.device == 'cuda':
             torch.cuda.synchronize()  # from here on only the submission uses the GPU
         return expected, scales
@@ -197,7 +203,7 @@ class CallChecker:
         return make_buffer
 
     def parse_tensors(self, header, blobs):
-        "Return the tensors of an answer; raises `Refusal` if it has none"
+        "Return the tensors of an answer; raises `Rejection` if they cannot be read"
         try:
             blobs_and_descriptions = zip(blobs, header['answer'], strict=True)
             return [
@@ -205,7 +211,7 @@ class CallChecker:
                 for blob, description in blobs_and_descriptions
             ]
         except (wire.ProtocolError, KeyError, TypeError, ValueError) as e:
-            raise Refusal('type', f'{self.call_label()} the answer cannot be read: {e}') from None
+            raise Rejection('type', f'{self.call_label()} the answer cannot be read: {e}') from None
 
     def call_label(self):
         "Return a prefix for messages: the number of the current call"
@@ -213,12 +219,12 @@ class CallChecker:
 
     # The checks; the first one that fails, in this order, determines the reason
     def check_reports(self):
-        "Raise `Refusal` if the submission's process has sent a report"
+        "Raise `Rejection` if the submission's process has sent a report"
         for code, text in self.process.read_reports():
-            raise Refusal(code if code in ('patched', 'inspected', 'reference') else 'patched', text)
+            raise Rejection(code if code in ('patched', 'inspected', 'reference') else 'patched', text)
 
     def check_call(self, call, blobs, returned_blobs, expected, scales):
-        "Check a call; raises `Refusal`"
+        "Check a call; raises `Rejection`"
         self.check_tensor_types(call.facts)
         self.check_times(call)
         self.check_finished(call.facts)
@@ -227,59 +233,60 @@ class CallChecker:
         if self.device == 'cpu' and self.submission.kernels and not call.facts.get('launches'):
             names = ', '.join(self.submission.kernels)
             text = f'the answer is correct, but none of its kernels ({names}) ran'
-            raise Refusal('fallback', f'{self.call_label()} {text}')
+            raise Rejection('fallback', f'{self.call_label()} {text}')
 
     def check_tensor_types(self, facts):
         "Check that the answer has plain tensors with their own memory"
         if text := facts.get('returned'):
-            raise Refusal('type', f'{self.call_label()} {text}')
+            raise Rejection('type', f'{self.call_label()} {text}')
         if text := facts.get('unusual'):
-            raise Refusal('subclass', f'{self.call_label()} the submission returned {text}')
+            raise Rejection('subclass', f'{self.call_label()} the submission returned {text}')
         if facts.get('alias') is not None:
-            raise Refusal('alias', f'{self.call_label()} the answer shares the memory of input {facts["alias"]}')
+            raise Rejection('alias', f'{self.call_label()} the answer shares the memory of input {facts["alias"]}')
 
     def check_finished(self, facts):
         "Check that the submission had finished all work when it returned"
         if threads := facts.get('threads'):
-            raise Refusal(
+            raise Rejection(
                 'late',
                 f'{self.call_label()} a thread of the submission was still running when the call returned: {threads}',
             )
         if facts.get('streams'):
-            raise Refusal(
+            raise Rejection(
                 'stream', f'{self.call_label()} the submission did not wait for {facts["streams"]} of its streams'
             )
-        if not (busy_seconds := facts.get('after', 0)) <= _MAX_BUSY_SECONDS:
-            raise Refusal(
+        if not (busy_seconds := facts.get('busy_seconds', 0)) <= _MAX_BUSY_SECONDS:
+            raise Rejection(
                 'stream', f'{self.call_label()} the GPU was busy for {busy_seconds * 1e3:.3g} ms after the answer'
             )
 
     def check_times(self, call):
         "Check on a GPU that the time between the events, measured in the submission's process, is plausible"
-        if self.device == 'cuda' and not 0 < (event := call.facts.get('event', math.nan)) <= call.seconds:
-            problem = f'{event * 1e3:.3g} ms between the events of a call that took {call.seconds * 1e3:.3g} ms'
-            raise Refusal('clock', f'{self.call_label()} {problem}')
+        event_seconds = call.facts.get('event_seconds', math.nan)
+        if self.device == 'cuda' and not 0 < event_seconds <= call.seconds:
+            problem = f'{event_seconds * 1e3:.3g} ms between the events of a call that took {call.seconds * 1e3:.3g} ms'
+            raise Rejection('clock', f'{self.call_label()} {problem}')
 
     def check_inputs(self, data, blobs, returned_blobs):
         "Check that the inputs are unchanged"
         tensors = [(i, x) for i, x in enumerate(_as_tuple(data)) if isinstance(x, torch.Tensor)]
         if [*map(len, returned_blobs)] != [*map(len, blobs)]:
-            raise Refusal('inputs', f'{self.call_label()} the sizes of the inputs differ after the call')
+            raise Rejection('inputs', f'{self.call_label()} the sizes of the inputs differ after the call')
         for (i, x), sent_blob, returned_blob in zip(tensors, blobs, returned_blobs, strict=True):
             if i not in self.task.writable_inputs and not np.array_equal(
                 np.frombuffer(sent_blob, 'B'), np.frombuffer(returned_blob, 'B')
             ):
                 num_changed = int((x != wire.tensor_from_bytes(returned_blob, **wire.describe(x))).sum())
-                raise Refusal('inputs', f'{self.call_label()} {num_changed} elements of input {i} were changed')
+                raise Rejection('inputs', f'{self.call_label()} {num_changed} elements of input {i} were changed')
 
     def check_values(self, call, expected, scales):
         "Check that the answer is correct; if it is not, find the most likely cause"
         mismatch = self.find_mismatch(call.answer, expected, scales, call.sizes)
         if mismatch is None and self.task.check_implementation:
-            output = call.answer[0] if len(call.answer) == 1 else call.answer
-            is_correct, text = self.task.check_implementation(call.data, output)
+            answer = call.answer[0] if len(call.answer) == 1 else call.answer
+            is_correct, text = self.task.check_implementation(call.data, answer)
             if not is_correct:
-                raise Refusal('wrong', f'{self.call_label()} the check of the task reports: {text}')
+                raise Rejection('wrong', f'{self.call_label()} the check of the task reports: {text}')
         if mismatch:
             self.diagnose(call, mismatch, expected, scales)
 
@@ -287,45 +294,45 @@ class CallChecker:
         "Return the `Mismatch` of the first wrong tensor of an answer; None if all are correct"
         if len(answer) != len(expected):
             return Mismatch('type', f'it returned {len(answer)} tensors; expected {len(expected)}')
-        terms = self.task.terms(**sizes)
+        reduction_length = self.task.reduction_length(**sizes)
         triples = zip((x.to(self.device) for x in answer), expected, scales, strict=True)
-        mismatches = (find_mismatch(x, y, scale, self.task.dtype, terms) for x, y, scale in triples)
+        mismatches = (find_mismatch(x, y, scale, self.task.dtype, reduction_length) for x, y, scale in triples)
         return next(filter(None, mismatches), None)
 
     # The cause of a wrong answer
     def diagnose(self, call, mismatch, expected, scales):
-        "Raise `Refusal` for a wrong answer, with its most likely cause"
+        "Raise `Rejection` for a wrong answer, with its most likely cause"
         problem = f'{self.call_label()} {mismatch.text}'
         if mismatch.code == 'type':
-            raise Refusal('type', problem)
+            raise Rejection('type', problem)
         if self.becomes_correct(call.sizes, expected, scales):
-            raise Refusal(
+            raise Rejection(
                 'late', f'{self.call_label()} the answer was wrong when the call returned, and correct shortly after'
             )
         if i := self.find_replayed_call(call):
-            raise Refusal('replay', f'{self.call_label()} the answer equals that of call {i}, which had other inputs')
+            raise Rejection('replay', f'{self.call_label()} the answer equals that of call {i}, which had other inputs')
         if test := self.find_known_test(call):
-            text = f'the output is correct for the public test {test}, but this call has other inputs'
-            raise Refusal('seed', f'{self.call_label()} {text}')
+            text = f'the answer is correct for the public test {test}, but this call has other inputs'
+            raise Rejection('seed', f'{self.call_label()} {text}')
         if self.was_correct(call.sizes):
-            raise Refusal('wrong later', f'{problem}; an earlier answer for the same sizes was correct')
+            raise Rejection('wrong later', f'{problem}; an earlier answer for the same sizes was correct')
         if self.calls and self.is_wrong_now():
-            raise Refusal(
+            raise Rejection(
                 'wrong later', f'{problem}; a new answer for the sizes of call 1 is also wrong, but call 1 was correct'
             )
         if self.calls:
             sizes = sizes_text(call.sizes)
-            raise Refusal('shapes', f'{problem}; correct for other sizes, but never for these: {sizes}')
+            raise Rejection('shapes', f'{problem}; correct for other sizes, but never for these: {sizes}')
         if mismatch.code not in ('unwritten', 'nan') and self.is_constant(call):
-            raise Refusal('constant', f'{self.call_label()} the output does not depend on the input')
-        raise Refusal(mismatch.code, problem)
+            raise Rejection('constant', f'{self.call_label()} the answer does not depend on the input')
+        raise Rejection(mismatch.code, problem)
 
     def becomes_correct(self, sizes, expected, scales):
         "Return whether the last answer becomes correct after all remaining work has ended"
         header, blobs = self.process.request(dict(op='resend'), max_bytes=_max_answer_bytes(expected))
         try:
             answer = self.parse_tensors(header, blobs)
-        except Refusal:
+        except Rejection:
             return False
         return self.find_mismatch(answer, expected, scales, sizes) is None
 
@@ -349,7 +356,7 @@ class CallChecker:
     def is_wrong_now(self, process=None, **options):
         "Return whether a new answer for the sizes of the first call is wrong"
         sizes = self.calls[0].sizes
-        data = self.make_data('new', sizes)
+        data = self.make_data('new seed', sizes)
         answer = self.recompute(data, process, **options)
         return self.find_mismatch(answer, *self.compute_expected(data), sizes) is not None
 
@@ -369,7 +376,7 @@ class CallChecker:
 
     def is_constant(self, call):
         "Return whether the answer is the same for other inputs of these sizes"
-        other_answer = self.recompute(self.make_data('new', call.sizes))
+        other_answer = self.recompute(self.make_data('new seed', call.sizes))
         return [bytes(wire.tensor_bytes(x)) for x in call.answer] == [bytes(wire.tensor_bytes(x)) for x in other_answer]
 
     # The complete run
@@ -379,32 +386,32 @@ class CallChecker:
             _precompile_headers()
         load_header = dict(op='load', form=self.submission.form, init=list(self.task.init))
         if self.device == 'cpu' and self.submission.kernels:
-            process_without_launches = Process(self.submission, self.device, self.limit, skips_launches=True)
+            process_without_launches = Process(self.submission, self.device, self.timeout, skips_launches=True)
             self.process_without_launches = stack.enter_context(process_without_launches)
             self.process_without_launches.send(load_header)
-        self.process = stack.enter_context(Process(self.submission, self.device, self.limit))
+        self.process = stack.enter_context(Process(self.submission, self.device, self.timeout))
         try:
             self.process.request(load_header)
             self.is_imported = True
         finally:
             self.check_reports()
 
-    def run_plan(self):
-        "Make and check the calls of the plan"
+    def run_test_calls(self):
+        "Make and check the planned calls"
         for kind, sizes in _plan_calls(self.task, self.rng):
             self.call(self.make_data(kind, sizes), sizes)
 
-    def check_kernels_needed(self):
+    def check_answer_depends_on_kernels(self):
         "Check that the kernels compute the answer, with one more call in which launches do nothing"
         if not self.submission.kernels:
             return
         try:
             kernels_are_needed = self.is_wrong_without_launches()
-        except (wire.ProcessEnded, Refusal):
+        except (wire.ProcessEnded, Rejection):
             kernels_are_needed = True
         if not kernels_are_needed:
             names = ', '.join(self.submission.kernels)
-            raise Refusal('fallback', f'the answer is correct even if its kernels ({names}) do nothing')
+            raise Rejection('fallback', f'the answer is correct even if its kernels ({names}) do nothing')
 
     def is_wrong_without_launches(self):
         """Return whether the answer is wrong if launches do nothing. On a CPU, a second process, whose launches never
@@ -414,11 +421,11 @@ class CallChecker:
             return self.is_wrong_now(self.process_without_launches)
         return self.is_wrong_now(skips_launches=True) or not self.has_launched
 
-    def stopped(self):
-        "Stop the processes of the submission inside the `with` block"
+    def suspended(self):
+        "Suspend the processes of the submission inside the `with` block"
         stack = ExitStack()
         for process in filter(None, (self.process, self.process_without_launches)):
-            stack.enter_context(process.stopped())
+            stack.enter_context(process.suspended())
         return stack
 
     def output(self):
@@ -430,9 +437,11 @@ class CallChecker:
         return self.process.isolation if self.process else ()
 
     def end(self):
-        "End the submission's process; raises `Refusal` if processes that it started are still running"
+        "End the submission's process; raises `Rejection` if processes that it started are still running"
         if num_left := self.process.end():
-            raise Refusal('late', f'{num_left} processes that the submission had started were still running at the end')
+            raise Rejection(
+                'late', f'{num_left} processes that the submission had started were still running at the end'
+            )
 
 
 def sizes_text(sizes) -> str:

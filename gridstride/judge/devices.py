@@ -296,7 +296,7 @@ class Gpu:
         self.synchronize()
         busy_seconds = self.clock() - begin
         self.queued_inputs = []
-        facts = dict(event=self.elapsed(self.start_event, self.stop_event) / 1e3, after=busy_seconds)
+        facts = dict(event_seconds=self.elapsed(self.start_event, self.stop_event) / 1e3, busy_seconds=busy_seconds)
         return copies, {**facts, 'launches': {'skipped': len(self.skipped_kernels)}} if self.skipped_kernels else facts
 
     def wait_for_all_work(self):

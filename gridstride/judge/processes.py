@@ -261,8 +261,8 @@ class Process:
             self.isolation = tuple(first_report['isolation'])
 
     @contextmanager
-    def stopped(self):
-        "Stop all processes of the submission inside the `with` block, in which the reference is timed"
+    def suspended(self):
+        "Suspend all processes of the submission inside the `with` block, in which the reference is timed"
         self._request_supervisor(b's')
         try:
             yield

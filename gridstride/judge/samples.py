@@ -10,7 +10,7 @@ def _files(folder):  # name -> path
 
 
 def cheats() -> dict:  # name -> path
-    "List the cheats, all of which are refused; each file's docstring explains its method"
+    "List the cheats, all of which are rejected; each file's docstring explains its method"
     return _files('cheats')
 
 

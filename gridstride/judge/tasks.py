@@ -1,4 +1,6 @@
-"""The tasks for submissions: inputs, a reference, and the allowed error. Their names are those of the leaderboards."""
+"""The tasks for submissions: input generator, reference, and the scale of the allowed error.
+
+A submission names its task in the line `#!POPCORN leaderboard NAME`."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -6,25 +8,26 @@ from dataclasses import dataclass
 import torch
 
 from ..support.function_source import SourceMissing, source_of
-from .tolerance import default_scale
+from .tolerance import default_error_scale
 
 
 @dataclass(frozen=True)
 class Task:
     """A task in the leaderboards' format. `generate_input(seed=..., **sizes)` returns the data: a tensor, or a tuple of
-    tensors and scalars. `ref_kernel(data)` returns the answer: a tensor, or a tuple of tensors. The judge calls
-    `ref_kernel` with all floats converted to float64, so it should not specify dtypes."""
+    tensors and scalars. `ref_kernel(data)` returns the answer (the output): a tensor, or a tuple of tensors. The judge
+    calls `ref_kernel` with all floats converted to float64, so it should not specify dtypes."""
 
     name: str
     generate_input: Callable
     ref_kernel: Callable
     tests: tuple  # dicts of public sizes and a public seed
     draw_hidden_sizes: Callable  # draw_hidden_sizes(rng) -> sizes that are not public; rng is a `random.Random`
-    terms: Callable = lambda **sizes: 1  # terms(**sizes) -> number of products per sum
-    scale: Callable = default_scale  # scale(data, answer), in float64: the sum of the products' magnitudes, per element
-    dtype: str = 'float32'  # of the answer; sums have this dtype, or float32 if it is narrower
+    reduction_length: Callable = lambda **sizes: 1  # reduction_length(**sizes) -> number of products per sum
+    # error_scale(data, answer), in float64: the sum of the products' magnitudes, per element
+    error_scale: Callable = default_error_scale
+    dtype: str = 'float32'  # of the answer; sums accumulate in this dtype, or in float32 if this dtype is narrower
     writable_inputs: tuple = ()  # indices of the items of `data` that a submission may write to, and return
-    check_implementation: Callable = None  # an additional check: (data, output) -> (is_correct, reason)
+    check_implementation: Callable = None  # an additional check: (data, answer) -> (is_correct, reason)
     benchmark: dict = None  # sizes that are timed on a GPU; None: the first of `tests`
     init: tuple = ()  # arguments of the constructor of a KernelBench `ModelNew`
 
@@ -39,22 +42,22 @@ class Task:
 
 
 def _normal(seed, *shape):
-    "Return random values of the normal distribution"
+    "Return normally distributed values (mean 0, standard deviation 1)"
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
 
 
-# Grey values of a picture, lesson 01
+# Grayscale conversion, lesson 01
 def _grey_input(h, w, seed):
     return _normal(seed, 3, h, w).abs()
 
 
 def grey(data):
-    "Convert a picture (3, h, w) to grey (h, w)"
+    "Convert an RGB image of shape (3, h, w) to grayscale, shape (h, w)"
     r, g, b = data
     return 0.2989 * r + 0.5870 * g + 0.1140 * b
 
 
-# Sums of two vectors. In `add_into`, the leaderboards' other format, the data include memory for the answer.
+# Vector addition. In the leaderboards' other format, which `add_into` has, the data includes a preallocated output.
 def _add_input(n, seed):
     return _normal(seed, n), _normal(seed + 1, n)
 
@@ -66,7 +69,8 @@ def add(data):
 
 
 def _add_into_input(n, seed):
-    return (*_add_input(n, seed), torch.full((n,), -1, dtype=torch.int32).view(torch.float32))  # NaN: unwritten
+    # All bits are ones: a NaN that no arithmetic produces marks the elements that were never written
+    return (*_add_input(n, seed), torch.full((n,), -1, dtype=torch.int32).view(torch.float32))
 
 
 def add_into(data):
@@ -77,17 +81,17 @@ def add_into(data):
 
 
 # The matrix product
-def _matmul_input(h, w, k, seed):
-    return _normal(seed, h, k), _normal(seed + 1, k, w)
+def _matmul_input(m, n, k, seed):
+    return _normal(seed, m, k), _normal(seed + 1, k, n)
 
 
 def matmul(data):
-    "Return the product of m (h, k) and n (k, w)"
-    m, n = data
-    return m @ n
+    "Return the product of a (m, k) and b (k, n)"
+    a, b = data
+    return a @ b
 
 
-def _matmul_scale(data, answer):
+def _matmul_error_scale(data, answer):
     return data[0].abs() @ data[1].abs()
 
 
@@ -101,7 +105,7 @@ def vector_sum(data):
     return data.sum().reshape(1)
 
 
-def _sum_scale(data, answer):
+def _sum_error_scale(data, answer):
     return data.abs().sum().reshape(1)
 
 
@@ -114,57 +118,59 @@ def softmax(data):
     return torch.softmax(data, -1)
 
 
-def _softmax_scale(data, answer):
+def _softmax_error_scale(data, answer):
     "Return the error scale; the rounding error of x - max grows with the magnitude of x - max"
     return answer * (1 + (data.amax(-1, keepdim=True) - data))
 
 
 # Hidden sizes
-def _random_length(rng):
+def _draw_vector_sizes(rng):
     odd = 2 * rng.randrange(1, 127) + 1
     return dict(n=rng.choice([1, 2, odd, 2 * odd, 1023 + 2 * rng.randrange(20)]))
 
 
-def _random_picture(rng):
+def _draw_image_sizes(rng):
     return dict(h=rng.randrange(1, 40), w=rng.choice([1, 33, rng.randrange(2, 70)]))
 
 
-def _random_matrices(rng):
-    return dict(zip('hwk', (rng.randrange(1, 50) for _ in range(3))))
+def _draw_matmul_sizes(rng):
+    return dict(zip('mnk', (rng.randrange(1, 50) for _ in range(3))))
 
 
-def _random_rows(rng):
+def _draw_row_sizes(rng):
     return dict(rows=rng.randrange(1, 9), n=rng.choice([1, 31, rng.randrange(2, 300)]))
 
 
-def _public(*sizes):
+def _public_tests(*sizes):
     "Return the public sizes, each with a public seed"
     return tuple(dict(size, seed=seed) for seed, size in zip((1234, 42, 0), sizes))
 
 
-_VECTOR_TESTS = _public(dict(n=1000), dict(n=256))
+_VECTOR_TESTS = _public_tests(dict(n=1000), dict(n=256))
 TASKS = {
     t.name: t
     for t in (
-        Task('grey', _grey_input, grey, _public(dict(h=37, w=64), dict(h=16, w=16)), _random_picture, lambda h, w: 3,
-             benchmark=dict(h=2048, w=2048)),
-        Task('add', _add_input, add, _VECTOR_TESTS, _random_length, benchmark=dict(n=1 << 24)),
-        Task('add_into', _add_into_input, add_into, _VECTOR_TESTS, _random_length, writable_inputs=(2,),
+        Task('grey', _grey_input, grey, _public_tests(dict(h=37, w=64), dict(h=16, w=16)), _draw_image_sizes,
+             lambda h, w: 3, benchmark=dict(h=2048, w=2048)),
+        Task('add', _add_input, add, _VECTOR_TESTS, _draw_vector_sizes, benchmark=dict(n=1 << 24)),
+        Task('add_into', _add_into_input, add_into, _VECTOR_TESTS, _draw_vector_sizes, writable_inputs=(2,),
              benchmark=dict(n=1 << 24)),
-        Task('matmul', _matmul_input, matmul, _public(dict(h=37, w=50, k=64), dict(h=32, w=32, k=32)), _random_matrices,
-             lambda h, w, k: k, _matmul_scale, benchmark=dict(h=2048, w=2048, k=2048)),
-        Task('sum', _sum_input, vector_sum, _VECTOR_TESTS, _random_length, lambda n: n, _sum_scale,
+        Task('matmul', _matmul_input, matmul, _public_tests(dict(m=37, n=50, k=64), dict(m=32, n=32, k=32)),
+             _draw_matmul_sizes, lambda m, n, k: k, _matmul_error_scale, benchmark=dict(m=2048, n=2048, k=2048)),
+        Task('sum', _sum_input, vector_sum, _VECTOR_TESTS, _draw_vector_sizes, lambda n: n, _sum_error_scale,
              benchmark=dict(n=1 << 24)),
-        Task('softmax', _softmax_input, softmax, _public(dict(rows=7, n=100), dict(rows=4, n=256)), _random_rows,
-             lambda rows, n: n, _softmax_scale, benchmark=dict(rows=4096, n=4096)),
+        Task('softmax', _softmax_input, softmax, _public_tests(dict(rows=7, n=100), dict(rows=4, n=256)),
+             _draw_row_sizes, lambda rows, n: n, _softmax_error_scale, benchmark=dict(rows=4096, n=4096)),
     )
 }  # fmt: skip
 
 
 def find_task(name: str) -> Task:
-    "Return a task of `TASKS`; raises `ValueError`, which lists their names"
+    "Return the task called `name`; raises `ValueError`, whose message lists all tasks, if there is none"
     if name not in TASKS:
-        no_name = 'the task is unknown, because the file has no line #!POPCORN leaderboard NAME'
-        problem = f'there is no task {name!r}' if name else no_name
+        if name:
+            problem = f'there is no task {name!r}'
+        else:
+            problem = 'the task is unknown, because the file has no line #!POPCORN leaderboard NAME'
         raise ValueError(f'{problem}; available tasks: {", ".join(TASKS)}')
     return TASKS[name]

@@ -22,23 +22,23 @@ EPS = dict(float64=2.0**-52, float32=2.0**-23, float16=2.0**-10, bfloat16=2.0**-
 _COARSE_TYPES = ('float16', 'TF32 or float16'), ('bfloat16', 'bfloat16')
 
 
-def default_scale(data, answer):
+def default_error_scale(data, answer):
     "Return the magnitude of the answer"
     return answer.abs()
 
 
 def allowed_error(
     expected,  # the expected answer, in float64
-    scale,  # sum of the products' magnitudes, per element, or one for all
+    error_scale,  # sum of the products' magnitudes, per element, or one for all
     dtype: str,  # of the answer
-    terms: int,  # number of products per sum
+    reduction_length: int,  # number of products per sum
     eps=None,  # machine epsilon of the accumulator; None: float32's, or float64's for a float64 answer
 ):
     "Return the error that each element may have; see the module's docstring"
     eps = eps or min(EPS[dtype], EPS['float32'])
     final_rounding = EPS[dtype] * expected.abs() if EPS[dtype] > eps else 0
     smallest_normal = torch.finfo(torch.float32).tiny if dtype != 'float64' else torch.finfo(torch.float64).tiny
-    return eps * (4 * scale + math.sqrt(terms) * expected.abs()) + final_rounding + smallest_normal
+    return eps * (4 * error_scale + math.sqrt(reduction_length) * expected.abs()) + final_rounding + smallest_normal
 
 
 class Mismatch(NamedTuple):
@@ -60,10 +60,12 @@ def _describe_values(got, expected, is_wrong):
     return f'{text}: {got[first].item():.7g} instead of {expected[first].item():.7g}'
 
 
-def _find_coarser_type(error, expected, scale, dtype, terms):
+def _find_coarser_type(error, expected, error_scale, dtype, reduction_length):
     "Return the name of a coarser type whose precision explains the errors; None if there is none"
     for name, message_name in _COARSE_TYPES:
-        if EPS[name] > EPS[dtype] and bool((error <= allowed_error(expected, scale, dtype, terms, EPS[name])).all()):
+        if EPS[name] <= EPS[dtype]:
+            continue
+        if bool((error <= allowed_error(expected, error_scale, dtype, reduction_length, EPS[name])).all()):
             return message_name
 
 
@@ -84,9 +86,9 @@ def _nan_mismatch(is_nan, is_unwritten):
 def find_mismatch(
     got,  # the answer
     expected,  # the expected answer, in float64 or as integers
-    scale,  # as for `allowed_error`
+    error_scale,  # as for `allowed_error`
     dtype: str,  # the dtype that the task requires
-    terms: int,  # as for `allowed_error`
+    reduction_length: int,  # as for `allowed_error`
 ):  # a `Mismatch`, or None if the answer is correct
     "Compare an answer with the expected one"
     if tuple(got.shape) != tuple(expected.shape) or str(got.dtype) != f'torch.{dtype}':
@@ -99,19 +101,14 @@ def find_mismatch(
     if (is_nan := got64.isnan() & ~expected.isnan()).any():
         return _nan_mismatch(is_nan, is_nan & _has_fill_bits(got))
     error = torch.where(got64 == expected, 0.0, (got64 - expected).abs())
-    is_wrong = ~((error <= allowed_error(expected, scale, dtype, terms)) | (got64.isnan() & expected.isnan()))
+    bounds = allowed_error(expected, error_scale, dtype, reduction_length)
+    is_wrong = ~((error <= bounds) | (got64.isnan() & expected.isnan()))
     if not is_wrong.any():
         return None
-    bound = _bound_of_first(expected, scale, dtype, terms, is_wrong)
-    text = f'{_describe_values(got, expected, is_wrong)}, the allowed error of {dtype} is {bound:.1g}'
-    if coarser_type := _find_coarser_type(error, expected, scale, dtype, terms):
+    first_bound = torch.as_tensor(bounds).expand_as(expected)[is_wrong][0].item()
+    text = f'{_describe_values(got, expected, is_wrong)}, the allowed error of {dtype} is {first_bound:.1g}'
+    if coarser_type := _find_coarser_type(error, expected, error_scale, dtype, reduction_length):
         return Mismatch(
             'precision', f'the error is that of sums in {coarser_type}, but the task requires {dtype}: {text}'
         )
     return Mismatch('wrong', f'wrong in {text}')
-
-
-def _bound_of_first(expected, scale, dtype, terms, is_wrong):
-    "Return the error that the first wrong element may have"
-    bounds = allowed_error(expected, scale, dtype, terms)
-    return torch.as_tensor(bounds).expand_as(expected)[is_wrong][0].item()

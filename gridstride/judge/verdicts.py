@@ -1,10 +1,10 @@
-"""The verdict on a submission: accepted, or refused for one reason."""
+"""The verdict on a submission: accepted, or rejected for one reason."""
 
 import unicodedata
 from dataclasses import dataclass, field
 from statistics import median
 
-REASONS = {  # code -> reason for which a submission is refused
+REASONS = {  # code -> reason for which a submission is rejected
     'form': 'the file is not a submission',
     'raised': 'it raised an error',
     'died': 'its process crashed',
@@ -65,7 +65,7 @@ class Verdict:
     name: str  # of the file
     task: str
     code: str  # 'accepted', or a key of `REASONS`
-    reason: str = ''  # the event that caused the refusal, and the call in which it happened
+    reason: str = ''  # the event that caused the rejection, and the call in which it happened
     num_calls: int = 0  # each of them checked, and with new values
     num_sizes: int = 0  # distinct sizes of these calls
     launch_counts: dict = field(default_factory=dict)  # kernel -> launches in one call
@@ -124,7 +124,7 @@ class Verdict:
         prefix = f'{self.name}, {self.task}, {self.device}: '
         if not self.accepted:
             return '\n  '.join(
-                [f'{prefix}refused ({self.code}): {REASONS[self.code]}', self.reason, *self._isolation_lines()]
+                [f'{prefix}rejected ({self.code}): {REASONS[self.code]}', self.reason, *self._isolation_lines()]
             )
         launches = ', '.join(f'{k} x{n}' for k, n in self.launch_counts.items()) or 'none'
         lines = [

@@ -1,7 +1,7 @@
 """Call a submission in its process: receive inputs, send the bytes of the answer, and report facts about the call.
 
 A submission shares this interpreter, so the judge trusts nothing from this process. It decides from bytes, and its
-clock stops when the last byte of the answer has arrived. The reported facts only provide the reason for a refusal."""
+clock stops when the last byte of the answer has arrived. The reported facts only provide the reason for a rejection."""
 
 import os
 import sys

@@ -261,7 +261,7 @@ def write_submission(
 ) -> str:  # the source
     """Write a submission for a leaderboard on which this package is not installed. Nothing is sent anywhere.
 
-    Raises `FormError` if the file cannot include all code that the submission uses. GPU MODE's leaderboards refuse a
+    Raises `FormError` if the file cannot include all code that the submission uses. GPU MODE's leaderboards reject a
     file that contains the word "stream", even in a comment; so does this function."""
     header_lines = _header_lines(leaderboard, gpus)
     if isinstance(kernel, (str, Path)):
@@ -278,7 +278,7 @@ def write_submission(
     text = f'{header_lines}{text}'
     if number := next((i for i, line in enumerate(text.splitlines(), 1) if 'stream' in line.lower()), None):
         raise FormError(
-            f'line {number} of the submission contains the word stream, which leaderboards refuse: use another word'
+            f'line {number} of the submission contains the word stream, which leaderboards reject: use another word'
         )
     read_submission(text)
     if path:

