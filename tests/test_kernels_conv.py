@@ -306,8 +306,8 @@ def test_a_source_is_what_is_launched(name):
      'sums[r][c] += taps[WRONG ? 0 : tap]'),
     ('conv_causal_bfloat16', (2, 5, 1, 37, 5, 3, 1, 0), 'sum += taps[k]', 'sum += taps[WRONG ? 0 : k]'),
     ('conv_depthwise_nhwc_bfloat16', (2, 3, 9, 13, 3, 3, 1, 1), 'top + i;', 'top + (WRONG ? 0 : i);'),
-    ('conv_depthwise_nhwc_bfloat16', (2, 8, 9, 13, 8, 3, 1, 1), 'left + pixel % IN_W;',
-     'left + (WRONG ? 0 : pixel % IN_W);')], 5, first=1))
+    ('conv_depthwise_nhwc_bfloat16', (2, 8, 9, 13, 8, 3, 1, 1), 'left + pixel % TILE_IN_W;',
+     'left + (WRONG ? 0 : pixel % TILE_IN_W);')], 5, first=1))
 def test_an_exported_program_finds_itself_right(name, case, right, wrong, capfd, monkeypatch):
     "And one with a mistake wrong"
     program = next(o for o in programs.PROGRAMS if o.name == name)

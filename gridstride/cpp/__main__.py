@@ -35,8 +35,8 @@ def _parser():
     p.add_argument('-D', dest='define', metavar='NAME[=VALUE]', action='append', default=[], help='a macro')
     for flag, extension, description in _EXTENSIONS:
         p.add_argument(f'--{flag}', f'-{flag}', dest=extension, action='store_true', help=description)
-    p.add_argument('--unchecked', action='store_true', help='disable all detectors, which is faster')
-    p.add_argument('--checks', help=f'the detectors to enable: {", ".join(emulator.CHECKS)}; or "no racecheck"')
+    p.add_argument('--unchecked', action='store_true', help='disable all checks, which is faster')
+    p.add_argument('--checks', help=f'the checks to enable: {", ".join(emulator.CHECKS)}; or "no racecheck"')
     p.add_argument('--order', choices=emulator.ORDERS, default='forward', help='the order of blocks and threads')
     p.add_argument('--seed', type=int, help='the seed of the shuffled order')
     p.add_argument('--seconds', type=float, default=60, help='the time limit per kernel')

@@ -10,8 +10,6 @@ from ..support.short_tracebacks import shorten_traceback
 from ..utils import cuda_begin
 
 
-# A cell with a `main` is a program, which runs. Otherwise `load_cuda` compiles a cell with host functions,
-# `cuda_kernel` compiles a cell with kernels alone, and each function or kernel becomes a Python variable of its name.
 show_sass = None  # the function (cell, architecture) that `%load_ext gridstride.asm` sets
 
 
@@ -27,13 +25,17 @@ def _parser():
     p.add_argument(
         'name', nargs='?', help='the Python name of the module; without it, each function becomes a Python variable'
     )
-    p.add_argument('--unchecked', action='store_true', help='disable all detectors')
-    p.add_argument('--sass', metavar='ARCH', help='show machine code and registers for sm_100a or another GPU')
+    p.add_argument('--unchecked', action='store_true', help='disable all checks: data races, memory, barriers')
+    p.add_argument('--sass', metavar='ARCH', help='show SASS and register usage for an architecture, such as sm_100a')
     return p
 
 
 def cuda(line, cell, namespace):
-    "Compile the cell and define its functions in `namespace`"
+    """Compile a cell, and run it or bind its functions to Python variables.
+
+    A cell that defines `main` is compiled and run as a program. Another cell is compiled with `load_cuda` if it has
+    host functions, and with `cuda_kernel` if it has only kernels. Each function is then bound to the variable of the
+    same name in `namespace`, or, if the line has a name, the module is bound to that name."""
     parser = _parser()
     try:
         arguments = shlex.split(line)

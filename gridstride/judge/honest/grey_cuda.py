@@ -14,7 +14,7 @@ __global__ void grey_kernel(const float* x, float* out, int n) {
 
 
 def custom_kernel(data):
-    "Convert a picture to grey"
+    "Convert an RGB image to grayscale"
     _, h, w = data.shape
     out = torch.empty(h, w, device=data.device)
     grey_kernel[cdiv(h * w, 256), 256](data, out, h * w)

@@ -15,7 +15,7 @@ def grey_kernel(x, out, n):
 
 
 def custom_kernel(data):
-    "Convert a picture to grey"
+    "Convert an RGB image to grayscale"
     _, h, w = data.shape
     out = torch.empty(h * w, device=data.device)
     grey_kernel[cdiv(h * w, 256), 256](data.flatten(), out, h * w)

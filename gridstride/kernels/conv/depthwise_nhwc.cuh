@@ -2,11 +2,11 @@
 // each, so their loads are coalesced. A thread computes ROWS x COLS outputs of its channels: it reads each row of its
 // part of the input once, and accumulates it into all outputs that need it. Blocks read the halo from the cache.
 // Defined above: Elem, KH, KW, STRIDE, DILATION, PAD_H, PAD_W, ROWS, COLS, V (divides the channels), LANES, THREADS,
-// BIAS, FLIP (the kernel is rotated by 180 degrees: the gradient of x).
+// BIAS, FLIP (the filter is rotated by 180 degrees: the gradient of x).
 struct alignas(V * sizeof(Elem)) Vector { Elem at[V]; };
 struct alignas(V * sizeof(float)) Taps { float at[V]; };
-constexpr int CHANNELS = LANES * V, IN_ROWS = (ROWS - 1) * STRIDE + (KH - 1) * DILATION + 1;
-constexpr int IN_COLS = (COLS - 1) * STRIDE + (KW - 1) * DILATION + 1;
+constexpr int CHANNELS = LANES * V, THREAD_IN_H = (ROWS - 1) * STRIDE + (KH - 1) * DILATION + 1;
+constexpr int THREAD_IN_W = (COLS - 1) * STRIDE + (KW - 1) * DILATION + 1;
 
 __global__ void __launch_bounds__(THREADS)
 depthwise_nhwc(const Elem *x, const Elem *weight, const Elem *bias, Elem *y, int channels, int height, int width,
@@ -34,12 +34,12 @@ depthwise_nhwc(const Elem *x, const Elem *weight, const Elem *bias, Elem *y, int
         for (int i = 0; i < ROWS * COLS; i++) sums[i / COLS][i % COLS][v] = initial;
     }
     #pragma unroll
-    for (int i = 0; i < IN_ROWS; i++) {
+    for (int i = 0; i < THREAD_IN_H; i++) {
         const int r = top + i;
         if (r < 0 || r >= height) continue;
-        Vector values[IN_COLS];
+        Vector values[THREAD_IN_W];
         #pragma unroll
-        for (int j = 0; j < IN_COLS; j++) {
+        for (int j = 0; j < THREAD_IN_W; j++) {
             const int c = left + j;
             if (c >= 0 && c < width) values[j] = *(const Vector *)(x_image + ((long long)r * width + c) * channels);
             else

@@ -4,16 +4,16 @@
 // zeros where it is out of bounds; with STAGES = 2 they load the next tile meanwhile. A thread holds the taps of V
 // channels in registers, and computes ROWS x COLS outputs: it reads each row of its part of the input once.
 // Defined above: Elem, KH, KW, STRIDE, DILATION, PAD_H, PAD_W, ROWS, COLS, V, LANES (threads per pixel), THREADS_Y,
-// THREADS_X (threads along the height and the width of a tile), STAGES, MIN_BLOCKS (per SM), BIAS, FLIP (the kernel is
+// THREADS_X (threads along the height and the width of a tile), STAGES, MIN_BLOCKS (per SM), BIAS, FLIP (the filter is
 // rotated by 180 degrees: the gradient of x).
 struct alignas(V * sizeof(Elem)) Vector { Elem at[V]; };
 constexpr int THREADS = LANES * THREADS_Y * THREADS_X, CHANNELS = LANES * V, TAPS = KH * KW;
 constexpr int TILE_H = THREADS_Y * ROWS, TILE_W = THREADS_X * COLS;
-constexpr int IN_H = (TILE_H - 1) * STRIDE + (KH - 1) * DILATION + 1;
-constexpr int IN_W = (TILE_W - 1) * STRIDE + (KW - 1) * DILATION + 1;
-constexpr int IN_ROWS = (ROWS - 1) * STRIDE + (KH - 1) * DILATION + 1;      // of a thread
-constexpr int IN_COLS = (COLS - 1) * STRIDE + (KW - 1) * DILATION + 1;
-constexpr int CHUNK = 16 / sizeof(Elem), CHUNKS = CHANNELS / CHUNK, COPIES = IN_H * IN_W * CHUNKS;
+constexpr int TILE_IN_H = (TILE_H - 1) * STRIDE + (KH - 1) * DILATION + 1;
+constexpr int TILE_IN_W = (TILE_W - 1) * STRIDE + (KW - 1) * DILATION + 1;
+constexpr int THREAD_IN_H = (ROWS - 1) * STRIDE + (KH - 1) * DILATION + 1;
+constexpr int THREAD_IN_W = (COLS - 1) * STRIDE + (KW - 1) * DILATION + 1;
+constexpr int CHUNK = 16 / sizeof(Elem), CHUNKS = CHANNELS / CHUNK, COPIES = TILE_IN_H * TILE_IN_W * CHUNKS;
 static_assert(CHANNELS % CHUNK == 0, "a chunk would span two pixels");
 
 struct Shape { int channels, height, width, out_height, out_width, tiles_x, tiles_y; };
@@ -30,8 +30,8 @@ __device__ void load_tile(u32 buffer, const Elem *x, int first, const Tile &tile
     const Elem *image = x + (long long)tile.image * s.height * s.width * s.channels + first + chunk * CHUNK;
     const bool has_channel = first + chunk * CHUNK < s.channels;
     #pragma unroll 4
-    for (int pixel = threadIdx.x / CHUNKS; pixel < IN_H * IN_W; pixel += THREADS / CHUNKS) {
-        const int r = top + pixel / IN_W, c = left + pixel % IN_W;
+    for (int pixel = threadIdx.x / CHUNKS; pixel < TILE_IN_H * TILE_IN_W; pixel += THREADS / CHUNKS) {
+        const int r = top + pixel / TILE_IN_W, c = left + pixel % TILE_IN_W;
         const bool in_bounds = (unsigned)r < s.height && (unsigned)c < s.width && has_channel;
         const Elem *source = in_bounds ? image + (long long)(r * s.width + c) * s.channels : x;
         copy_async<16>(buffer + (pixel * CHUNKS + chunk) * 16, source, in_bounds);
@@ -49,10 +49,10 @@ __device__ void load_taps(u32 buffer, const Elem *weight, int first, int channel
 // Adds a row of the input of a thread, `row` rows below its first, to the outputs that need it
 __device__ __forceinline__ void add_row(float (&sums)[ROWS][COLS][V], const Elem *input, const float (&taps)[TAPS][V],
                                         int row) {
-    float values[IN_COLS][V];
+    float values[THREAD_IN_W][V];
     #pragma unroll
-    for (int c = 0; c < IN_COLS; c++) {
-        const Vector vector = *(const Vector *)(input + (row * IN_W + c) * CHANNELS);
+    for (int c = 0; c < THREAD_IN_W; c++) {
+        const Vector vector = *(const Vector *)(input + (row * TILE_IN_W + c) * CHANNELS);
         #pragma unroll
         for (int v = 0; v < V; v++) values[c][v] = float(vector.at[v]);
     }
@@ -121,9 +121,10 @@ depthwise_nhwc_tile(const Elem *x, const Elem *weight, const Elem *bias, Elem *y
             float sums[ROWS][COLS][V];
             #pragma unroll
             for (int i = 0; i < ROWS * COLS * V; i++) sums[i / V / COLS][i / V % COLS][i % V] = initial[i % V];
-            const Elem *input = buffers + stage * COPIES * CHUNK + (row * IN_W + column) * STRIDE * CHANNELS + lane;
+            const Elem *stage_buffer = buffers + stage * COPIES * CHUNK;
+            const Elem *input = stage_buffer + (row * TILE_IN_W + column) * STRIDE * CHANNELS + lane;
             #pragma unroll
-            for (int i = 0; i < IN_ROWS; i++) add_row(sums, input, taps, i);
+            for (int i = 0; i < THREAD_IN_H; i++) add_row(sums, input, taps, i);
             store_outputs(sums, y, channel, tile, row, column, shape);
         }
         if (!has_next) break;

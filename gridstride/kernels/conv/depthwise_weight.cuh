@@ -1,4 +1,4 @@
-// The gradient of the weight (and of the bias) of a depthwise convolution of planes (NCHW). A block adds the products
+// The gradient of the weight (and of the bias) of a depthwise convolution for NCHW. A block adds the products
 // of every SPLITS-th tile of one channel, PLANES images at once; `reduce_splits` adds the partial sums of the blocks.
 // Defined above: the constants of `plane_tiles`, SPLITS.
 constexpr int TAPS = KH * KW, WARPS = THREADS / 32;
@@ -6,10 +6,10 @@ constexpr int TAPS = KH * KW, WARPS = THREADS / 32;
 __global__ void __launch_bounds__(THREADS)
 depthwise_weight(const Elem *x, const Elem *dy, float *partials, int images, int channels, int height, int width,
                  int out_height, int out_width, int tiles_x, int tiles) {
-    __shared__ __align__(16) float tile[PLANES * IN_H][PITCH], warp_sums[WARPS][TAPS + 1];
+    __shared__ __align__(16) float tile[PLANES * TILE_IN_H][PITCH], warp_sums[WARPS][TAPS + 1];
     const int channel = blockIdx.x % channels, split = blockIdx.x / channels;
     const int tile_plane = threadIdx.x / PLANE_THREADS, thread_in_plane = threadIdx.x % PLANE_THREADS;
-    const int row = thread_in_plane / LANES_X * ROWS, column = thread_in_plane % LANES_X * COLS;
+    const int row = thread_in_plane / THREADS_X * ROWS, column = thread_in_plane % THREADS_X * COLS;
     const int groups = (images + PLANES - 1) / PLANES;
     const long long plane_size = (long long)height * width;
     float sums[TAPS + 1] = {};                              // the last one is the gradient of the bias
@@ -18,7 +18,7 @@ depthwise_weight(const Elem *x, const Elem *dy, float *partials, int images, int
         const int top = i % tiles / tiles_x * TILE_H, left = i % tiles % tiles_x * TILE_W;
         __syncthreads();
         load_tile(tile, x + ((long long)first_image * channels + channel) * plane_size, channels * plane_size,
-                  images - first_image, height, width, top * STRIDE - PAD_H, left * STRIDE - LEFT);
+                  images - first_image, height, width, top * STRIDE - PAD_H, left * STRIDE - HALO_LEFT);
         const bool has_tile = tile_plane < PLANES && first_image + tile_plane < images;
         float grads[ROWS][COLS];
         const long long plane = (long long)(first_image + tile_plane) * channels + channel;
@@ -41,7 +41,7 @@ depthwise_weight(const Elem *x, const Elem *dy, float *partials, int images, int
             }
         __syncthreads();
         if (has_tile)
-            visit_taps(tile + tile_plane * IN_H + row * STRIDE, column,
+            visit_taps(tile + tile_plane * TILE_IN_H + row * STRIDE, column,
                            [&](int r, int c, int tap, float value) { sums[tap] += grads[r][c] * value; });
     }
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;

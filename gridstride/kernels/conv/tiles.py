@@ -45,8 +45,8 @@ class PlaneTile(NamedTuple):
         return self.height // self.rows * self.width // _COLS
 
 
-def _round_up(n, unit):
-    return cdiv(n, unit) * unit
+def _round_up(n, multiple):
+    return cdiv(n, multiple) * multiple
 
 
 def _row_candidates(problem):
@@ -70,20 +70,20 @@ def _tile_width(out_width):
     return _round_up(out_width, _COLS) if parts == 1 else _round_up(cdiv(out_width, parts), 8)
 
 
-def _tile_height(out_height, rows, lanes):
-    "Return the height of a tile with `lanes` threads per row"
+def _tile_height(out_height, rows, threads_x):
+    "Return the height of a tile with `threads_x` threads along its width"
     total = cdiv(out_height, rows)
-    max_rows = max(1, _MAX_PLANE_THREADS // lanes)
+    max_rows = max(1, _MAX_PLANE_THREADS // threads_x)
     return cdiv(total, cdiv(total, max_rows)) * rows
 
 
 def _row_floats(problem, tile_width, load):
     "Return the floats per row of the input's tile: PITCH of plane_tiles.cuh"
     stride, span = problem.stride[1], (problem.kernel[1] - 1) * problem.dilation[1] + 1
-    left = _round_up(problem.padding[1], load)
-    skip = (left - problem.padding[1]) // 4 * 4
-    read = _round_up(left - problem.padding[1] - skip + (_COLS - 1) * stride + span, 4)
-    return _round_up(skip + (tile_width - _COLS) * stride + read, max(4, load))
+    halo_left = _round_up(problem.padding[1], load)
+    skip = (halo_left - problem.padding[1]) // 4 * 4
+    read_cols = _round_up(halo_left - problem.padding[1] - skip + (_COLS - 1) * stride + span, 4)
+    return _round_up(skip + (tile_width - _COLS) * stride + read_cols, max(4, load))
 
 
 def _plane_floats(problem, tile: PlaneTile, load):
@@ -124,7 +124,7 @@ def plane_alignment(problem: Convolution, dtype, addresses) -> Alignment:
 
 @lru_cache(1024)
 def depthwise_launches(problem: Convolution, dtype, alignment, has_bias, flip, device) -> list:  # of `KernelLaunch`
-    "Return the launch of a depthwise convolution of planes; `flip`: with the rotated kernel"
+    "Return the launch of a depthwise convolution of planes; `flip`: with the rotated filter"
     planes, (out_height, out_width) = problem.images * problem.channels, problem.out_size
     tile = plane_tile(problem, planes, dtype, alignment.load, device.sms)
     tiles_x, tiles_y = cdiv(out_width, tile.width), cdiv(out_height, tile.height)
