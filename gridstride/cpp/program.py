@@ -79,7 +79,7 @@ def _executable_name(name, command):
 def compile_program(
     src: str,
     name,
-    checks=None,  # the detectors to enable, as for `cuda_kernel`
+    checks=None,  # the checks to enable, as for `cuda_kernel`
     folder=None,  # of the program's own headers; None: the current folder
     include=(),  # other folders of headers
     defines=(),  # macros: 'NAME' or 'NAME=VALUE'
@@ -87,7 +87,7 @@ def compile_program(
     is_host_only=False,  # whether the first file is a `.cpp`, which nvcc passes to the host's compiler
     extensions=(),  # of 'constexpr' and 'lambda': those of nvcc's --expt-relaxed-constexpr and --extended-lambda
     flags=(),  # of the C++ compiler
-) -> tuple:  # (`BuildResult`, the detectors to enable)
+) -> tuple:  # (`BuildResult`, the checks to enable)
     "Compile a program for the emulator; raises `CompileError`"
     checks = checks_to_compile(checks)
     prefix = f'#undef __CUDACC__\n#undef __NVCC__\n#line 1 "{name}.cu"\n' if is_host_only else ''
@@ -101,7 +101,7 @@ def run_compiled(
     build_result,  # of `compile_program`
     name,  # of the program
     argv,  # of `main`
-    checks,  # the detectors to enable
+    checks,  # the checks to enable
 ) -> int:  # the exit status
     "Run a compiled program; raises `KernelError` for a finding"
     # Runs a copy: a library at a new path is loaded separately, so its variables are initialized again.
