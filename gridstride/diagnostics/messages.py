@@ -675,7 +675,7 @@ MESSAGES = {
     ),
     ('synccheck', 'endless_wait'): Message(
         'deadlock: {waiting} here for a value in memory that no thread will change',
-        'Threads that run in lockstep cannot wait for each other in a loop: use a barrier, '
+        'The threads of a block run in lockstep here, and cannot spin on each other: use a barrier, '
         'or let one thread per block take the lock.',
     ),
     ('synccheck', 'blocks_wait'): Message(

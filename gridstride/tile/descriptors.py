@@ -115,7 +115,8 @@ class BlockPointer(_StridedBlock):
         "Implement `tl.load` of a block pointer"
         if mask is not None or other is not None:
             raise compile_error(
-                'tl.load of a block pointer does not take mask or other', 'Pass boundary_check=(0, 1) instead.'
+                'tl.load of a block pointer does not take mask or other',
+                'Pass boundary_check with the axes to check, and padding_option, instead.',
             )
         padding = _padding_value(self.element_type, padding_option)
         return self.load_at(self.offsets, self._checked_axes(boundary_check), padding)
@@ -124,7 +125,8 @@ class BlockPointer(_StridedBlock):
         "Implement `tl.store` to a block pointer"
         if mask is not None:
             raise compile_error(
-                'tl.store to a block pointer does not take a mask', 'Pass boundary_check=(0, 1) instead.'
+                'tl.store to a block pointer does not take a mask',
+                'Pass boundary_check with the axes to check instead.',
             )
         value = block_of(value)
         if value.data.ndim and (list(value.shape) != self.block_shape or value.dtype is not self.element_type):
@@ -146,7 +148,7 @@ class Descriptor(_StridedBlock):
         if self.strides[-1] != 1:
             raise compile_error(f'the last stride of a descriptor must be 1; got {self.strides[-1]}')
         if (row_bytes := self.block_shape[-1] * self.element_type.size) < 16:
-            raise compile_error(f'the rows of a descriptor must have at least 16 bytes; got {row_bytes}')
+            raise compile_error(f'the last axis of block_shape must span at least 16 bytes; got {row_bytes}')
         if invalid_strides := [stride for stride in self.strides[:-1] if stride * self.element_type.size % 16]:
             raise compile_error(
                 'the strides of a descriptor must be multiples of 16 bytes; got '
@@ -168,7 +170,7 @@ class Descriptor(_StridedBlock):
         return offsets, range(len(offsets))
 
     def load(self, offsets):
-        "Load the block at `offsets`; elements out of bounds are 0"
+        "Load the block at `offsets`; elements out of bounds are `self.padding`, 0 or NaN"
         return self.load_at(*self._check_offsets(offsets, writes=False), self.padding)
 
     def store(self, offsets, value):

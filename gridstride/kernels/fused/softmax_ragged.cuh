@@ -1,6 +1,7 @@
-// Like softmax_shared.cuh, for rows that begin at any element. A row is covered by aligned vectors: `offset` elements
-// of the first one, and some of the last one, belong to the neighbouring rows. They are neither loaded nor stored, and
-// do not change the maximum or the sum. The rows of all arrays begin at the same offset.
+// Like softmax_shared.cuh, for rows whose first element need not be aligned to a vector. A row is covered by aligned
+// vectors: `offset` elements of the first one, and some of the last one, belong to the neighbouring rows. They are
+// neither loaded nor stored, and do not change the maximum or the sum. A row has the same offset in x, dy and out;
+// different rows may have different offsets.
 __device__ bool is_whole(int i, int offset, int width) { return i * VEC >= offset && (i + 1) * VEC <= offset + width; }
 
 // Copies vector i of a row, whose first element is row[0], to shared memory, with `padding` for elements of other rows.

@@ -222,20 +222,20 @@ def _short_rows_backward_launch(dtype, rows, width, vec_size, is_log, streaming_
     return KernelLaunch(src, 'softmax_on_chip', ('x', 'dy', 'out'), (Int64(rows), width), grid, (threads,))
 
 
-# Rows that begin at any element, of at least so many bytes, are loaded by aligned vectors
+# Rows of at least so many bytes whose first element is not aligned to a vector are loaded by aligned vectors
 _MIN_RAGGED_ROW_BYTES = 2**15
 _RAGGED_ROW_BYTES_PER_BLOCK = {False: 2**15, True: 2**16}  # forward, backward
 
 
 def _ragged_layout(dtype, width, is_backward, gpu) -> RowLayout:  # None if a row is too long
-    "Return the `RowLayout` of rows that begin at any element, which are kept in shared memory"
+    "Return the `RowLayout` of rows that are not aligned to vectors, which are kept in shared memory"
     vec_size = MAX_LOAD_BYTES // DTYPE_BYTES[dtype]
     row_vectors, vector_bytes = cdiv(width + vec_size - 1, vec_size), MAX_LOAD_BYTES * (1 + is_backward)
     return _shared_memory_layout(row_vectors, vector_bytes, gpu, _RAGGED_ROW_BYTES_PER_BLOCK[is_backward])
 
 
 def _ragged_launch(kernel, dtype, rows, width, is_log, streaming_stores, gpu) -> KernelLaunch:  # None: no such launch
-    "Return the launch for rows that begin at any element, at the same offset from an aligned vector in all arrays"
+    "Return the launch for rows that are not aligned to vectors; each has the same offset in all arrays"
     is_backward, element_bytes = kernel == 'softmax_backward', DTYPE_BYTES[dtype]
     layout = _ragged_layout(dtype, width, is_backward, gpu)
     if width * element_bytes < _MIN_RAGGED_ROW_BYTES or not layout:

@@ -28,7 +28,7 @@ def bitmap_launches(key, size, vec_size, device) -> list:  # of `KernelLaunch`
 
 
 def _unique_by_bitmap(x):
-    "Return (a tensor that begins with the distinct elements, their number; -1 if `x` has NaN)"
+    "Return (buffer, count): buffer[:count] are the distinct elements; count is -1 if `x` has NaN"
     torch, key, size = import_torch(), key_type(x), x.numel()
     num_words = 2 ** (8 * key.bytes) // 32
     bitmap = torch.zeros(num_words + 1, dtype=torch.int32, device=x.device).view(torch.uint32)
@@ -43,7 +43,7 @@ _replayable_bitmap = replayable(_unique_by_bitmap)
 
 
 def _unique_by_sort(x, with_positions):
-    "Return (a tensor that begins with the distinct elements, their number, with positions their indices in sort(x))"
+    "Return (buffer, count[, indices in sort(x)]): buffer[:count] are the distinct elements"
     out, positions, total = select(as_bits(sort(x)), key_type(x), with_positions=with_positions)
     return (out.view(x.dtype), total, positions) if with_positions else (out.view(x.dtype), total)
 
@@ -61,16 +61,16 @@ def _unique_by_torch(x, return_counts):
     return (elements, counts) if return_counts else elements
 
 
-_unique_of_few = replayable(_leave_to_torch, _unique_by_torch)
+_unique_small = replayable(_leave_to_torch, _unique_by_torch)
 
 
-@looks_up(_unique_of_few, 'x', 'return_counts')
+@looks_up(_unique_small, 'x', 'return_counts')
 def unique(
     x,  # a tensor of integers or floats
     return_counts=False,  # True: also return how often each element occurs
 ):  # a sorted 1-D tensor; with `return_counts`: (elements, counts)
-    """Return the distinct elements, sorted, as `x.unique()` does. Each NaN is distinct; of both zeros one is returned.
-    torch computes the result of few elements.
+    """Return the distinct elements, sorted, as `x.unique()` does. NaNs are not equal to each
+    other; 0.0 and -0.0 are equal, and one of them is returned. For small inputs on a GPU, torch computes the result.
 
         elements, counts = unique(x, return_counts=True)
 
@@ -80,7 +80,7 @@ def unique(
     torch = import_torch()
     check_keys('unique', x)
     if x.is_cuda and x.numel() <= _TORCH_MAX_ELEMENTS:
-        return _unique_of_few(x, bool(return_counts))
+        return _unique_small(x, bool(return_counts))
     x = x.flatten()
     if x.element_size() <= 2 and not return_counts and x.numel():
         elements, total = _replayable_bitmap(x)

@@ -22,7 +22,7 @@ def group_size(
     shape,  # of a matrix
     group,  # 'tensor', 'row', or the number of columns that share a scale
 ) -> tuple:  # (rows, columns) of a group
-    """Return the size of the groups that share a scale.
+    """Return the size of a group, whose elements share a scale.
 
     >>> group_size((4, 128), 32)
     (1, 32)
@@ -34,7 +34,7 @@ def group_size(
     if isinstance(group, bool) or not isinstance(group, int) or group < 1:
         raise ValueError(f"group must be 'tensor', 'row', or the number of columns that share a scale; got {group!r}")
     if columns % group:
-        raise ValueError(f'w has {columns} columns; expected a multiple of the group size, {group}')
+        raise ValueError(f'the matrix has {columns} columns; expected a multiple of the group size, {group}')
     return 1, group
 
 

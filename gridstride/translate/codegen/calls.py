@@ -1,4 +1,4 @@
-"""Writes calls of CUDA functions and device functions, and atomic operations."""
+"""Emits calls to CUDA functions and device functions, and atomic operations."""
 
 from ..intervals import INT32, UINT32, is_within
 from ..tree import constant_value
@@ -17,12 +17,12 @@ _NATIVE_ATOMICS = {
         'float': 'add',
         'double': 'add',
     }.items()
-}  # C type -> the atomic operations that CUDA has for it
+}  # C type -> those of Numba's atomic operations that CUDA has for it
 
 
-# An atomic operation that CUDA lacks is written as a compare-and-swap loop.
+# An atomic operation that CUDA lacks is expressed by one that it has, or by a compare-and-swap loop.
 class Calls:
-    "Writes calls of CUDA functions and device functions, and atomic operations"
+    "Emits calls to CUDA functions and device functions, and atomic operations"
 
     def _expr_math(self, expr):
         type = C_NAMES[expr.type]
@@ -49,7 +49,7 @@ class Calls:
         return Code(f"{c.name}({', '.join(args)})", PRIMARY, c.result_type)
 
     def pass_argument(self, expr, type):
-        "Write an argument of a CUDA function whose parameter has the C type `type`"
+        "Emit an argument of a CUDA function whose parameter has the C type `type`"
         if type == 'bool':
             return self.condition(expr).text
         if type == 'unsigned int' and expr.op == 'const':
@@ -57,7 +57,7 @@ class Calls:
         return self.text(expr)
 
     def mask_literal(self, expr):
-        "Write a constant mask of lanes, in hexadecimal if the source does"
+        "Emit a constant lane mask: in hexadecimal if the source has it so, or if it is not in [0, 2^31)"
         return (
             getattr(expr, 'text', None)
             if getattr(expr, 'text', '')[:2].lower() == '0x' and 0 <= expr.value < 2**32
@@ -68,16 +68,16 @@ class Calls:
 
     def _expr_shuffle(self, expr):
         value, mask, lane, *width = expr.args
-        value_text = self.write(value)
-        if value_text.type == 'bool':
-            value_text = Code(value_text.text, value_text.precedence, 'int')
+        value_code = self.write(value)
+        if value_code.type == 'bool':
+            value_code = Code(value_code.text, value_code.precedence, 'int')
         args = [
             self.mask_literal(mask) if mask.op == 'const' else self.text(mask),
-            value_text.text,
+            value_code.text,
             self.text(lane),
             *map(self.text, width),
         ]
-        t = Code(f"{expr.value}({', '.join(args)})", PRIMARY, value_text.type)
+        t = Code(f"{expr.value}({', '.join(args)})", PRIMARY, value_code.type)
         return Code(binary_code('!=', t, Code('0', PRIMARY, 'int'), EQUAL), EQUAL, 'bool') if expr.type == BOOL else t
 
     def _expr_bits(self, expr):
@@ -139,7 +139,7 @@ class Calls:
         return [self.convert_for_assignment(argument, parameter.value.c_type).text]
 
     def layout_argument(self, call_expr, buffer, kind, dim):
-        "Write the argument for a layout parameter of a device function: a size or stride of the array for `buffer`"
+        "Emit the argument for a layout parameter of a device function: a size or stride of the array for `buffer`"
         arguments = zip(call_expr.args, call_expr.value.parameter_exprs)
         view = next(view for a, p in arguments for view in views_of(a, p, buffer))
         return self.text(view.sizes[dim] if kind == 'size' else view.strides[dim])
@@ -150,7 +150,7 @@ class Calls:
         return self.atomic_call(op, buffer, address, expr.args[num_indices:])
 
     def as_element(self, expr, buffer):
-        "Write `expr` as an element of `buffer`"
+        "Emit `expr`, converted to the element type of `buffer`"
         return self.convert_for_assignment(expr, C_NAMES[buffer.dtype], low_bits_only=True)
 
     _ATOMIC_NAMES = {
@@ -168,7 +168,7 @@ class Calls:
     }
 
     def atomic_call(self, op, buffer, address, values):
-        "Write an atomic operation: CUDA's own, or a helper that loops over compare-and-swap"
+        "Emit an atomic operation: CUDA's own, one expressed by it, or a compare-and-swap loop"
         type = C_NAMES[buffer.dtype]
         args = [self.as_element(v, buffer) for v in values]
         if op in _NATIVE_ATOMICS.get(type, ''):
@@ -184,7 +184,7 @@ class Calls:
         return Code(f'{name}({address}, {args[0].text})', PRIMARY, type)
 
     def atomic_subtraction(self, address, a, type):
-        "Write an atomic subtraction as an addition"
+        "Emit an atomic subtraction as an addition"
         if type in ('float', 'double'):
             return Code(f'atomicAdd({address}, -{parenthesize(a)})', PRIMARY, type)
         if type == 'unsigned long long':
@@ -194,7 +194,7 @@ class Calls:
         )
 
     def atomic_as_unsigned(self, name, address, args):
-        "Write an atomic operation on a `long long` as one on an `unsigned long long`: the bits are the same"
+        "Emit an atomic operation on a `long long` as one on an `unsigned long long`: the bits are the same"
         texts = [
             a.text if a.type == 'unsigned long long' or a.text.isdigit() else f'(unsigned long long){parenthesize(a)}'
             for a in args
@@ -211,7 +211,7 @@ class Calls:
 
 
 def views_of(argument, parameter, buffer):
-    "Yield the view in an argument of a device function that its parameter receives as `buffer`"
+    "Yield the view in an argument of a device function that the function accesses as `buffer`"
     if argument.op == 'tuple':
         for item, item_parameter in zip(argument.args, parameter.args):
             yield from views_of(item, item_parameter, buffer)
