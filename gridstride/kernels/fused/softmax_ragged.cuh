@@ -43,26 +43,7 @@ softmax_on_chip(const Elem *x, const Elem *dy, Elem *out, long long rows, int wi
     }
     if constexpr (ASYNC) copies_wait_all();
 
-    RowState total = {NEG_INF, 0};
-    #pragma unroll 4
-    for (int p = 0; p < row_vectors; p++) {
-        Vector vector = xs[p * THREADS];
-        #pragma unroll
-        for (int v = 0; v < VEC; v++) total.row_max = max(total.row_max, max_candidate(Acc(vector.at[v])));
-    }
-    const Acc base = finite_max(total.row_max);
-    #pragma unroll 4
-    for (int p = 0; p < row_vectors; p++) {
-        Vector vector = xs[p * THREADS], other = dys[p * THREADS];
-        #pragma unroll
-        for (int v = 0; v < VEC; v++) total.row_sum += term(Acc(vector.at[v]), Acc(other.at[v]), base);
-    }
-    total = finalize(ROW_THREADS <= 32 ? merge_lanes<ROW_THREADS < 32 ? ROW_THREADS : 32>(total) : merge_row(total));
-    #pragma unroll 4
-    for (int p = 0; p < row_vectors; p++) {
-        Vector vector = xs[p * THREADS], other = dys[p * THREADS], outputs;
-        #pragma unroll
-        for (int v = 0; v < VEC; v++) outputs.at[v] = Elem(result(Acc(vector.at[v]), Acc(other.at[v]), total));
+    compute_row(xs, dys, row_vectors, [&](int p, const Vector &outputs) {
         store(out, first + p * ROW_THREADS, offset, width, outputs);
-    }
+    });
 }

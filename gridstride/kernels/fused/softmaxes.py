@@ -149,9 +149,10 @@ def _softmax_source(direction, kernel_file, dtype, vec_size, threads, cluster_si
     'softmax_ragged' or 'softmax_split')"""
     cluster_merge = 'merge_by_mbarrier' if kernel_file == 'softmax_registers' else 'merge_in_cluster'
     merge = cluster_merge if cluster_size > 1 else 'merge_in_block'
-    file_names = 'vector', 'online_softmax', merge, direction, kernel_file
-    constants = dict(VEC=vec_size, THREADS=threads, **constants)
     is_shared = kernel_file in ('softmax_shared', 'softmax_ragged')
+    shared_files = ['softmax_smem_row'] if is_shared else []
+    file_names = 'vector', 'online_softmax', merge, direction, *shared_files, kernel_file
+    constants = dict(VEC=vec_size, THREADS=threads, **constants)
     primitive_names = ['address', 'copy_async', 'copies_wait_all'] if is_shared else []
     if cluster_size > 1:
         constants['CLUSTER'] = cluster_size
