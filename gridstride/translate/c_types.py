@@ -1,9 +1,9 @@
 """Chooses the C type of each variable: which integers are an `int`, and the precision of Python floats."""
 
-from .intervals import ALL, INT32, UINT32, comparison_rounds, dtype_interval, is_within
-from .ranges import Ranges
+from .intervals import INT64_RANGE, INT32_RANGE, UINT32_RANGE, comparison_rounds, dtype_interval, is_within
+from .ranges import RangeAnalysis
 from .tree import Expr, function_expressions, expressions, functions, statements, walk
-from .types import C_NAMES, DOUBLE, FLOAT, HALF, INT, UINT, WEAK, INTEGERS, Array, is_int, is_number, is_unsigned
+from .types import C_NAMES, DOUBLE, FLOAT, HALF, INT64, UINT64, WEAK, INTEGERS, Array, is_int, is_number, is_unsigned
 
 
 # A variable may be an `int` although its interval does not fit, if only its low 32 bits matter. In +, - and *, the low
@@ -32,8 +32,8 @@ class _IntegerFlows:
         return is_within(
             self.ranges.recorded_interval(expr)
             if id(expr) in self.ranges.expr_intervals or expr.op != 'var'
-            else self.ranges.variable_intervals.get(expr.value, ALL),
-            INT32,
+            else self.ranges.variable_intervals.get(expr.value, INT64_RANGE),
+            INT32_RANGE,
         )
 
     def collect(self, stmt):
@@ -48,7 +48,7 @@ class _IntegerFlows:
             self.record_flow(stmt.start, stmt.var)
             self.record_flow(stmt.step, stmt.var)
             self.record_flow(stmt.stop, 'compare')
-            self.comparisons.append((Expr('var', INT, value=stmt.var), stmt.stop))
+            self.comparisons.append((Expr('var', INT64, value=stmt.var), stmt.stop))
             return
         for expr in expressions(stmt):
             self.record_flow(expr, 'low' if stmt.kind == 'pointer' else None)
@@ -63,7 +63,7 @@ class _IntegerFlows:
             sink = 'low'
         if expr.op == 'var':
             self.record_variable_flow(expr, sink)
-        elif expr.op == 'device':
+        elif expr.op == 'device_call':
             for argument, parameter in zip(expr.args, expr.value.parameter_exprs):
                 self.record_argument_flow(argument, parameter)
         else:
@@ -145,7 +145,9 @@ def is_narrow_int(dtype):
 def variables_with_exact_low_bits(unit, ranges):
     "Return the variables that may be an `int` although their interval does not fit"
     flows = _IntegerFlows(unit, ranges)
-    fitting_variables = {v for v, r in ranges.variable_intervals.items() if is_int(v.type) and is_within(r, INT32)}
+    fitting_variables = {
+        v for v, r in ranges.variable_intervals.items() if is_int(v.type) and is_within(r, INT32_RANGE)
+    }
     int_variables = {
         v
         for v, r in ranges.variable_intervals.items()
@@ -169,7 +171,7 @@ def variables_with_exact_low_bits(unit, ranges):
 
 
 def choose_c_types(unit):
-    "Resolve weakly typed floats, and choose the C type of every variable; return the `Ranges` for these types"
+    "Resolve weakly typed floats, and choose the C type of every variable; return the `RangeAnalysis` for these types"
     weak_type = DOUBLE if unit.numba_types or not _computes_in_float32(unit) else FLOAT
     for function in functions(unit):
         function.result_type = _resolve_weak(function.result_type, weak_type)
@@ -182,9 +184,9 @@ def choose_c_types(unit):
             buffer.dtype = weak_type
     unit.weak_type = weak_type
     unit.minimums = _minimum_arguments(unit)
-    ranges = Ranges(unit)
+    ranges = RangeAnalysis(unit)
     if not unit.all_int64:
-        ranges = Ranges(unit, variables_with_exact_low_bits(unit, ranges))
+        ranges = RangeAnalysis(unit, variables_with_exact_low_bits(unit, ranges))
     for function in ranges.visited_functions:
         for variable in {*function.variables, *function.temporaries.values()}:
             variable.c_type = _c_type(unit, variable, ranges)
@@ -242,15 +244,17 @@ def _c_type(unit, variable, ranges):
 
 def c_int_type(t, interval, all_int64):
     "Return the C type for integers of type `t` in `interval`: `c_int_type('int64', (0, 9), False)` is 'int'"
-    fits_int = is_within(dtype_interval(t), INT32) or is_within(interval, INT32) and not all_int64
-    fits_unsigned = is_within(interval, UINT32) and (is_unsigned(t) or interval[1] == UINT32[1]) and not all_int64
+    fits_int = is_within(dtype_interval(t), INT32_RANGE) or is_within(interval, INT32_RANGE) and not all_int64
+    fits_unsigned = (
+        is_within(interval, UINT32_RANGE) and (is_unsigned(t) or interval[1] == UINT32_RANGE[1]) and not all_int64
+    )
     return (
         'int'
         if fits_int
         else 'unsigned int'
-        if is_within(dtype_interval(t), UINT32) or fits_unsigned
+        if is_within(dtype_interval(t), UINT32_RANGE) or fits_unsigned
         else 'unsigned long long'
-        if t == UINT
+        if t == UINT64
         else 'long long'
     )
 

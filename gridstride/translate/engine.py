@@ -33,14 +33,14 @@ from ..sim.memory import View
 from ..sim.records import Records
 from ..support.array_memory import address, byte_bounds, strided_view
 from .codegen.code import PRIMARY, Code
-from .codegen.expressions import Expressions
+from .codegen.expressions import ExpressionEmitter
 from .kernel import translate
 from .launcher import HOST_GUARD
 from .lowering import Unit, convert
 from .lowering.arrays import Arrays
 from .tree import ONE, ZERO, Expr, add, c_index, contiguous_strides
 from .tree import View as ArrayView
-from .types import INT
+from .types import INT64
 
 
 # The emulator's memory is separate from the host's. Arguments that overlap are copied to the same span of emulated
@@ -314,7 +314,7 @@ class CheckedArrays(Arrays):
     def checked_offset(self, access, view, indices, sizes, strides):
         "Return the offset of an element whose indices are checked; `access`: 'read', 'write', 'atomic' or 'access'"
         indices = [convert.bool_to_int(convert.require_number(i)) for i in indices]
-        return Expr('checked_offset', INT, [*indices, *sizes, *strides], value=(access, view.buffer.name))
+        return Expr('checked_offset', INT64, [*indices, *sizes, *strides], value=(access, view.buffer.name))
 
     def element_index(self, node, view, indices):
         "Return the checked index of an element in C: one offset from the beginning of the memory"
@@ -351,11 +351,11 @@ def _leading_offset(view):
     return c_index(flat_view, [*view.leading_indices, *[ZERO] * view.ndim])[0]
 
 
-class CheckedExpressions(Expressions):
-    "Write the offset of an element as a call of `gs_at`"
+class CheckedExpressionEmitter(ExpressionEmitter):
+    "Emits the offset of an element as a call to `gs_at`"
 
     def _expr_checked_offset(self, expr):
-        "Write the offset of an element: `gs_at` checks each index against its size, and multiplies it by its stride"
+        "Emit the offset of an element: `gs_at` checks each index against its size, and multiplies it by its stride"
         n = len(expr.args) // 3
         args = [f'(long long)({self.convert_for_assignment(a, "long long").text})' for a in expr.args]
         axes = [f'gs_axis{{{", ".join(args[k::n])}}}' for k in range(n)]
@@ -363,7 +363,7 @@ class CheckedExpressions(Expressions):
         return Code(f'gs_at("{access}", "{array}", __LINE__, {", ".join(axes)})', PRIMARY, 'long long')
 
     def element_at(self, buffer, indices):
-        "Write an element; a single index counts from the first element of a C array of any number of dimensions"
+        "Emit an element; a single index counts from the first element of a C array of any number of dimensions"
         if buffer.dims is None or buffer.ndim == len(indices):
             return self.subscript(buffer, indices)
         return f'(&{buffer.c_name}{"[0]" * buffer.ndim})[{self.text(indices[0])}]'
@@ -460,8 +460,8 @@ class _CompiledKernel:
         self.kernel = kernel.__name__
         self.files = [inspect.getsourcefile(kernel.py_func) or kernel.py_func.__code__.co_filename]
         self.first_line = kernel.py_func.__code__.co_firstlineno
-        unit_class, writer = (CheckedUnit, CheckedExpressions) if memcheck else (Unit, Expressions)
-        self.translation = translate(kernel, args, unit_class(numba_types=True, all_int64=memcheck), writer)
+        unit_class, emitter_class = (CheckedUnit, CheckedExpressionEmitter) if memcheck else (Unit, ExpressionEmitter)
+        self.translation = translate(kernel, args, unit_class(numba_types=True, all_int64=memcheck), emitter_class)
         if 'this_grid().sync()' in self.translation:
             raise NotSimulated(
                 "engine='c' does not support grid barriers",

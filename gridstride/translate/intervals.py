@@ -7,12 +7,12 @@ from functools import lru_cache
 
 import numpy as np
 
-from .types import INT_LIMIT, UINT, is_int, is_unsigned
+from .types import INT_LIMIT, UINT64, is_int, is_unsigned
 
 
-LOW, HIGH = -(2**63), 2**63 - 1
-ALL = LOW, HIGH
-INT32, UINT32 = (-(2**31), 2**31 - 1), (0, 2**32 - 1)
+INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
+INT64_RANGE = INT64_MIN, INT64_MAX
+INT32_RANGE, UINT32_RANGE = (-(2**31), 2**31 - 1), (0, 2**32 - 1)
 
 
 def is_within(a, b):
@@ -32,8 +32,8 @@ def hull(a, b):
 
 
 def clip(low, high):
-    "Return the interval (low, high), or `ALL` if the operation may overflow 64 bits, because the result then wraps"
-    return (low, high) if LOW <= low and high <= HIGH else ALL
+    "Return the interval (low, high), or `INT64_RANGE` if it exceeds 64 bits, because the result then wraps"
+    return (low, high) if INT64_MIN <= low and high <= INT64_MAX else INT64_RANGE
 
 
 _EXACT_IN_FLOAT64 = -(2**53) + 1, 2**53 - 1  # integers that float64 represents exactly
@@ -41,7 +41,7 @@ _EXACT_IN_FLOAT64 = -(2**53) + 1, 2**53 - 1  # integers that float64 represents 
 
 def comparison_rounds(a, b, interval):
     "Return whether Numba compares `a` and `b`, a uint64 and a signed integer, as float64 values that may be rounded"
-    if not (is_int(a.type) and is_int(b.type) and UINT in (a.type, b.type)):
+    if not (is_int(a.type) and is_int(b.type) and UINT64 in (a.type, b.type)):
         return False
     return not all(is_unsigned(operand.type) for operand in (a, b)) and not any(
         is_within(interval(operand), _EXACT_IN_FLOAT64) for operand in (a, b)
@@ -102,7 +102,7 @@ def _or(a, b):
 
 
 def _shl(a, b):
-    return _eval_at_bounds(lambda x, y: x << y, a, (max(b[0], 0), min(max(b[1], 0), 64))) if b[1] >= 0 else ALL
+    return _eval_at_bounds(lambda x, y: x << y, a, (max(b[0], 0), min(max(b[1], 0), 64))) if b[1] >= 0 else INT64_RANGE
 
 
 def _shr(a, b):
@@ -111,7 +111,7 @@ def _shr(a, b):
 
 def _pow(a, b):
     if b[0] < 0 or b[1] > 64:
-        return ALL
+        return INT64_RANGE
     if a[0] >= 0:
         return _eval_at_bounds(lambda x, y: x**y, a, b)
     max_magnitude = max(abs(a[0]), abs(a[1])) ** b[1]
@@ -135,8 +135,8 @@ INTERVAL_ARITHMETIC = dict(
 
 
 _WIDENING_BOUNDS = sorted(
-    {0, 1, 2, 31, 32, 63, 127, 255, 511, 1023, 2047, 65535, INT_LIMIT, 2**31 - 1, 2**32 - 1, HIGH}
-    | {-1, -2, -32, -1024, -65536, -INT_LIMIT, -(2**31), LOW}
+    {0, 1, 2, 31, 32, 63, 127, 255, 511, 1023, 2047, 65535, INT_LIMIT, 2**31 - 1, 2**32 - 1, INT64_MAX}
+    | {-1, -2, -32, -1024, -65536, -INT_LIMIT, -(2**31), INT64_MIN}
 )
 
 

@@ -4,8 +4,8 @@ import ast
 import os
 
 from .c_types import c_int_type, choose_c_types
-from .codegen.body import Body
-from .codegen.expressions import Expressions
+from .codegen.body import BodyEmitter
+from .codegen.expressions import ExpressionEmitter
 from .codegen.lines import Line
 from .codegen.names import Names
 from .codegen.code import Unsupported
@@ -27,7 +27,7 @@ def _callees_first(unit):
         if function in ordered_functions:
             return
         for expr in function_expressions(function):
-            if expr.op == 'device':
+            if expr.op == 'device_call':
                 visit(expr.value)
         ordered_functions.append(function)
 
@@ -66,29 +66,29 @@ def _result_type(item_type, items, ranges, unit):
     return c_int_type(item_type, interval, unit.all_int64)
 
 
-def _type_and_name(parameter, writer):
+def _type_and_name(parameter, emitter):
     "Return (type, name) of a parameter as C declares it"
     if parameter.op == 'var':
         return parameter.value.c_type, parameter.value.c_name
     buffer = parameter.value.buffer
     qualifier = 'const ' if not buffer.is_written else ''
     if buffer.dims is not None:
-        return qualifier + writer.element_type(buffer.dtype), buffer.c_name + ''.join(
-            f'[{writer.text(d)}]' for d in buffer.dims
+        return qualifier + emitter.element_type(buffer.dtype), buffer.c_name + ''.join(
+            f'[{emitter.text(d)}]' for d in buffer.dims
         )
-    return f'{qualifier}{writer.element_type(buffer.dtype)} *', buffer.c_name
+    return f'{qualifier}{emitter.element_type(buffer.dtype)} *', buffer.c_name
 
 
-def _function_head(function, body, writer, unit):
+def _function_head(function, body, emitter, unit):
     "Return the head of a function definition, and the (type, name) of its parameters"
-    params = [_type_and_name(e, writer) for e in body.parameters]
+    params = [_type_and_name(e, emitter) for e in body.parameters]
     if function is unit.main:
         unused_parameters = [e for e in body.parameters if not body.is_used(e)]
         params = [
             ('[[maybe_unused]] ' + type if e in unused_parameters else type, name)
             for e, (type, name) in zip(body.parameters, params)
         ]
-    params += [(writer.index_type, _layout_name(*param)) for param in function.layout_params]
+    params += [(emitter.index_type, _layout_name(*param)) for param in function.layout_params]
     start = (
         f'__global__ void {function.c_name}('
         if function is unit.main
@@ -105,39 +105,39 @@ def _layout_name(buffer, kind, dim):
     return (buffer.size_names if kind == 'size' else buffer.stride_names)[dim]
 
 
-def _constant_lines(unit, writer):
+def _constant_lines(unit, emitter):
     "Return the lines that define the constants that the kernel captures from outside"
     lines = []
-    for name, expr in writer.globals.items():
+    for name, expr in emitter.globals.items():
         value = expr.value[1]
-        type = 'float' if expr.type == HALF else writer.write(expr).type
-        lines.append(f'constexpr {type} {unit.names.constant(name)} = {_literal(value, type, writer)};')
+        type = 'float' if expr.type == HALF else emitter.emit(expr).type
+        lines.append(f'constexpr {type} {unit.names.constant(name)} = {_literal(value, type, emitter)};')
     for buffer in unit.constants.values():
         if buffer.is_used:
             sizes = ''.join(f'[{n}]' for n in buffer.values.shape)
-            values = _initializer(buffer.values, buffer.dtype, writer)
-            lines.append(f'__constant__ {writer.element_type(buffer.dtype)} {buffer.c_name}{sizes} = {values};')
+            values = _initializer(buffer.values, buffer.dtype, emitter)
+            lines.append(f'__constant__ {emitter.element_type(buffer.dtype)} {buffer.c_name}{sizes} = {values};')
     return lines
 
 
-def _literal(value, type, writer):
-    "Write `value` as a literal for a variable of the C type `type`"
+def _literal(value, type, emitter):
+    "Return `value` as a literal for a variable of the C type `type`"
     if type == 'bool':
         return 'true' if value else 'false'
     if type in ('float', 'double', '__half'):
-        return writer.float_literal(float(value), type).text
+        return emitter.float_literal(float(value), type).text
     return (
         str(value)
         if -(2**31) < value < 2**31
-        else writer.integer_literal(value, type=type if 'long' in type else None).text
+        else emitter.integer_literal(value, type=type if 'long' in type else None).text
     )
 
 
-def _initializer(array, dtype, writer):
-    "Write the elements of an array as a C initializer: `{1, 2}`"
+def _initializer(array, dtype, emitter):
+    "Return the elements of an array as a C initializer: `{1, 2}`"
     if array.ndim == 0:
-        return _literal(array.item(), C_NAMES[dtype], writer)
-    return '{' + ', '.join(_initializer(item, dtype, writer) for item in array) + '}'
+        return _literal(array.item(), C_NAMES[dtype], emitter)
+    return '{' + ', '.join(_initializer(item, dtype, emitter) for item in array) + '}'
 
 
 def _types_of_arguments(source, args):
@@ -206,8 +206,8 @@ def to_cuda(
     return translate(kernel, example_args, Unit(numba_types, all_int64))
 
 
-def translate(kernel, example_args, unit, writer=Expressions):
-    "Return the `Translation` of a kernel; `unit`: a new `Unit`, `writer`: the class that writes its expressions"
+def translate(kernel, example_args, unit, emitter_class=ExpressionEmitter):
+    "Return the `Translation` of a kernel; `unit`: a new `Unit`, `emitter_class`: the class that emits its expressions"
     if not callable(python_function(kernel)):
         message = f'{kernel!r} is of type {type(kernel).__name__}, so it is not a kernel'
         raise Untranslatable(message, 'Pass the function, not its name or its result.')
@@ -219,23 +219,23 @@ def translate(kernel, example_args, unit, writer=Expressions):
     ranges = choose_c_types(unit)
     if os.environ.get('GRIDSTRIDE_VERIFY'):
         verify(unit, types_are_final=True)
-    return _write(unit, writer(unit, ranges), source, argument_types)
+    return _emit(unit, emitter_class(unit, ranges), source, argument_types)
 
 
-def _write(unit, writer, source, argument_types):
-    "Return the `Translation` of a unit whose types are final; `writer` writes its expressions"
+def _emit(unit, emitter, source, argument_types):
+    "Return the `Translation` of a unit whose types are final; `emitter` emits its expressions"
     order = _callees_first(unit)
     names = _name_globals(unit, order)
     for function in order:
         function.struct_name = (
             names.take_at_file_scope(f'{function.c_name}_result') if isinstance(function.result_type, tuple) else None
         )
-        _choose_result_type(function, writer.ranges, unit)
-    bodies = {function: Body(function, names, writer) for function in order}
+        _choose_result_type(function, emitter.ranges, unit)
+    bodies = {function: BodyEmitter(function, names, emitter) for function in order}
     for body in bodies.values():
         body.prepare()
-    definitions = [_function_lines(function, body, writer, unit) for function, body in bodies.items()]
-    return _assemble(unit, writer, source, argument_types, bodies[unit.main], definitions)
+    definitions = [_function_lines(function, body, emitter, unit) for function, body in bodies.items()]
+    return _assemble(unit, emitter, source, argument_types, bodies[unit.main], definitions)
 
 
 def _name_globals(unit, order):
@@ -255,20 +255,20 @@ def _name_globals(unit, order):
     return names
 
 
-def _function_lines(function, body, writer, unit):
+def _function_lines(function, body, emitter, unit):
     "Return the lines of one function"
     tree, line = function.source.tree, function.source.tree.lineno
     body.cursor = tree.body[0].lineno - 1
     body.is_blank_line_pending = False
     body.depth = 1
-    head, params = _function_head(function, body, writer, unit)
+    head, params = _function_head(function, body, emitter, unit)
     if function is unit.main:
         unit.kernel_params = params
     lines = _take_docstring(tree, body)
     if function.is_struct:
         fields = ' '.join(f'{type} {name};' for type, name in zip(function.c_results, function.field_names))
         lines.insert(0, Line(f'struct {function.struct_name} {{ {fields} }};', 0, line))
-    _write_body(function, body)
+    _emit_body(function, body)
     one_line_text = function is not unit.main and not function.is_struct and _one_line_function(head, body.lines)
     if one_line_text:
         lines.append(Line(one_line_text, 0, body.lines[0].line))
@@ -291,8 +291,8 @@ def _take_docstring(tree, body):
     return [Line(f'// {line.strip()}'.rstrip(), 0, first.lineno) for line in first.value.value.strip().split('\n')]
 
 
-def _write_body(function, body):
-    "Write the statements of a function; remove blank lines at both ends and a final `return;`"
+def _emit_body(function, body):
+    "Emit the statements of a function; remove blank lines at both ends and a final `return;`"
     tree = function.source.tree
     try:
         body.block(function.body, tree.body[0].col_offset)
@@ -321,20 +321,20 @@ def _one_line_function(head, lines):
 _LOCAL_HEADERS = ('assert.h', 'stdio.h')
 
 
-def _assemble(unit, writer, source, argument_types, body, definitions):
+def _assemble(unit, emitter, source, argument_types, body, definitions):
     "Return the `Translation`: the source with all function definitions, its parameters, and its lines of Python"
     names = [a.arg for a in source.tree.args.args]
-    constants = _constant_lines(unit, writer)
+    constants = _constant_lines(unit, emitter)
     first_lines = _title_lines(source.name, names, argument_types, unit)
-    for header in sorted(writer.headers - {*_LOCAL_HEADERS}):
+    for header in sorted(emitter.headers - {*_LOCAL_HEADERS}):
         first_lines.append(f'#include <{header}>')
-    guarded_includes = [f'#include <{header}>' for header in _LOCAL_HEADERS if header in writer.headers]
+    guarded_includes = [f'#include <{header}>' for header in _LOCAL_HEADERS if header in emitter.headers]
     if guarded_includes:
         first_lines += ['#ifndef __CUDACC_RTC__', *guarded_includes, '#endif']
-    for macro in sorted(writer.macros):
+    for macro in sorted(emitter.macros):
         bits = '7f800000' if macro == 'INFINITY' else '7fffffff'
         first_lines += [f'#ifndef {macro}', f'#define {macro} __int_as_float(0x{bits})', '#endif']
-    sections = [first_lines, constants] + [helper_text.split('\n') for helper_text in writer.helpers.values()]
+    sections = [first_lines, constants] + [helper_text.split('\n') for helper_text in emitter.helpers.values()]
     lines = []
     for section in sections:
         if section:

@@ -1,4 +1,4 @@
-"""Writes the host code of a translation: a C++ function that takes tensors, checks them, and launches the kernel."""
+"""Emits the host code of a translation: a C++ function that takes tensors, checks them, and launches the kernel."""
 
 from .tree import functions, statements
 from .types import C_NAMES

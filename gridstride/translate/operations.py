@@ -1,6 +1,6 @@
 """The tables of the intermediate representation: all operations of expressions, and all kinds of statements.
 
-Each pass over the tree has one rule per row: `codegen` writes an operation with the method `_expr_<name>` and
+Each pass over the tree has one rule per row: `codegen` emits an operation with the method `_expr_<name>` and
 a statement with `_stmt_<kind>`; `ranges` computes intervals with `_range_<name>` and `_run_<kind>`.
 Tests compare these methods with the tables, and `verify` compares a lowered kernel with them.
 """
@@ -98,7 +98,9 @@ OPERATIONS = {
     'test_float': Operation('float', 'bool', str, lambda e: e.value in ('isnan', 'isinf', 'isfinite')),
     'call': Operation('number*', 'number void', Call),
     'shuffle': Operation('number integer integer integer?', 'number', str),
-    'device': Operation('any*', 'number tuple void', object, lambda e: len(e.args) == len(e.value.parameter_exprs)),
+    'device_call': Operation(
+        'any*', 'number tuple void', object, lambda e: len(e.args) == len(e.value.parameter_exprs)
+    ),
     'field': Operation('tuple', 'number', int, lambda e: e.args[0].value.result_of is not None),
     # Not scalars: lowering decomposes them, except arguments of device functions
     'view': Operation('', 'array', View),

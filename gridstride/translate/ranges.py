@@ -7,10 +7,10 @@ where branches meet, their intervals are joined; a loop is iterated until its in
 """
 
 from .intervals import (
-    ALL,
-    HIGH,
+    INT64_RANGE,
+    INT64_MAX,
     INTERVAL_ARITHMETIC,
-    LOW,
+    INT64_MIN,
     clip,
     comparison_rounds,
     hull,
@@ -20,7 +20,7 @@ from .intervals import (
 )
 from .operations import NEGATED_COMPARISON, SWAPPED_COMPARISON
 from .tree import Expr, ZERO, blocks, expressions, constant_value, statements, walk
-from .types import BOOL, INT, INT_LIMIT, INTEGERS, is_int
+from .types import BOOL, INT64, INT_LIMIT, INTEGERS, is_int
 
 
 _BUILTIN_INTERVALS = {
@@ -58,8 +58,8 @@ class _Values:
         intervals = [self.eval(operand) for operand in expr.args]
         if not is_int(expr.type) or None in intervals:
             return None
-        if expr.type == INT:
-            intervals = [interval if is_within(interval, ALL) else ALL for interval in intervals]
+        if expr.type == INT64:
+            intervals = [interval if is_within(interval, INT64_RANGE) else INT64_RANGE for interval in intervals]
         return self.bound_grid(expr, INTERVAL_ARITHMETIC[expr.op](*intervals))
 
     _range_add = _range_sub = _range_mul = _range_floordiv = _range_mod = _range_cmod = _range_pow = _range_min = (
@@ -109,7 +109,11 @@ class _Values:
             return variable.bounds
         interval = self.state.get(variable)
         return (
-            interval if interval is not None and interval != () else (0, 0) if variable.is_maybe_uninitialized else ALL
+            interval
+            if interval is not None and interval != ()
+            else (0, 0)
+            if variable.is_maybe_uninitialized
+            else INT64_RANGE
         )
 
     def _range_builtin(self, expr):
@@ -173,7 +177,9 @@ class _Values:
 
     def _range_invert(self, expr):
         interval = self.eval(expr.args[0])
-        return (~interval[1], ~interval[0]) if expr.type == INT else (2**64 - 1 - interval[1], 2**64 - 1 - interval[0])
+        return (
+            (~interval[1], ~interval[0]) if expr.type == INT64 else (2**64 - 1 - interval[1], 2**64 - 1 - interval[0])
+        )
 
     def _range_abs(self, expr):
         low, high = self.eval(expr.args[0])
@@ -183,7 +189,7 @@ class _Values:
         a = expr.args[0]
         interval = self.eval(a)
         if (
-            expr.type == INT
+            expr.type == INT64
             and a.op == 'math'
             and a.value in ('floor', 'ceil', 'trunc', 'rint')
             and a.args[0].op == 'truediv'
@@ -230,7 +236,7 @@ class _Values:
 
     _range_value_land, _range_value_lor = _range_land, _range_lor
 
-    def _range_device(self, expr):
+    def _range_device_call(self, expr):
         return self.run_function(expr.value, [self.argument_interval(a) for a in expr.args])
 
     def argument_interval(self, expr):
@@ -340,7 +346,7 @@ class _Blocks:
     def _run_assign(self, stmt):
         interval = self.eval(stmt.expr)
         if stmt.var.type in INTEGERS:
-            self.set_interval(stmt.var, interval if interval is not None else ALL)
+            self.set_interval(stmt.var, interval if interval is not None else INT64_RANGE)
         elif interval is not None:
             self.state[stmt.var] = interval
 
@@ -521,7 +527,7 @@ class _Blocks:
 # `break`, `continue`. `expr_intervals` maps each expression to the hull of all its intervals, `variable_intervals` each
 # variable; both are updated while `is_recording`. `run_function` interprets a device function on the intervals of its
 # arguments; lowering has rejected recursion.
-class Ranges(_Values, _Conditions, _Blocks):
+class RangeAnalysis(_Values, _Conditions, _Blocks):
     "Computes the intervals of a unit's expressions (`recorded_interval(e)`) and variables (`variable_intervals[v]`)"
 
     def __init__(self, unit, int_variables=()):
@@ -529,14 +535,14 @@ class Ranges(_Values, _Conditions, _Blocks):
         self.int_variables = int_variables  # variables that `c_types.variables_with_exact_low_bits` makes an `int`
         self.expr_intervals, self.variable_intervals = {}, {}
         self.is_recording = True
-        self.max_size = HIGH if unit.all_int64 else INT_LIMIT  # of an array
+        self.max_size = INT64_MAX if unit.all_int64 else INT_LIMIT  # of an array
         self.trip_counts = {}  # id of a loop -> its maximum number of iterations
         self.visited_functions = []  # the functions, callers first
         self.run_function(unit.main, None)
 
     def recorded_interval(self, expr):
         "Return the interval of all values of an expression: (0, 1023) for `threadIdx.x`"
-        return self.expr_intervals.get(id(expr), ALL)
+        return self.expr_intervals.get(id(expr), INT64_RANGE)
 
     def run_function(self, function, args):
         "Interpret a function on the intervals `args`; return the interval of its result"
@@ -570,7 +576,7 @@ class Ranges(_Values, _Conditions, _Blocks):
         type = variable.argument_type
         if type is None or type.dtype != 'int':
             return dtype_interval('int64' if type is None else type.dtype)
-        low, high = (LOW, HIGH) if self.unit.all_int64 else (-INT_LIMIT, INT_LIMIT)
+        low, high = (INT64_MIN, INT64_MAX) if self.unit.all_int64 else (-INT_LIMIT, INT_LIMIT)
         return self.unit.minimums.get(variable, low), high
 
     def set_interval(self, variable, interval):

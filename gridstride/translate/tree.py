@@ -3,7 +3,7 @@
 from collections import namedtuple
 from types import SimpleNamespace
 
-from .types import INT, INTEGERS, Array, is_unsigned
+from .types import INT64, INTEGERS, Array, is_unsigned
 
 
 # An expression is an operation on other expressions. The operations (`operations.OPERATIONS`) have names such as `add`,
@@ -28,7 +28,7 @@ def walk_used(expr):
     "Yield `expr` and all expressions in it, except arguments for unused parameters, which the C function lacks"
     yield expr
     for n, operand in enumerate(expr.args):
-        parameter = expr.value.parameter_exprs[n] if expr.op == 'device' else None
+        parameter = expr.value.parameter_exprs[n] if expr.op == 'device_call' else None
         if (
             parameter is None
             or parameter.op == 'tuple'
@@ -40,7 +40,7 @@ def walk_used(expr):
             yield from walk_used(operand)
 
 
-def const(value, type=INT):
+def const(value, type=INT64):
     "Return the expression of a constant: `const(1)`"
     return Expr('const', type, value=value)
 
@@ -110,7 +110,7 @@ def add(a, b):
     "Return the index `a + b`, simplified if one of them is 0"
     if constant_value(a) == 0:
         return b
-    return a if constant_value(b) == 0 else Expr('add', INT, (a, b))
+    return a if constant_value(b) == 0 else Expr('add', INT64, (a, b))
 
 
 def mul(a, b):
@@ -119,7 +119,7 @@ def mul(a, b):
         return ZERO
     if constant_value(a) == 1:
         return b
-    return a if constant_value(b) == 1 else Expr('mul', INT, (a, b))
+    return a if constant_value(b) == 1 else Expr('mul', INT64, (a, b))
 
 
 def tuple_expr(items):
@@ -315,6 +315,6 @@ def functions(unit):
     reachable_functions = [unit.main]
     for function in reachable_functions:  # grows in the loop
         for expr in function_expressions(function):
-            if expr.op == 'device' and expr.value not in reachable_functions:
+            if expr.op == 'device_call' and expr.value not in reachable_functions:
                 reachable_functions.append(expr.value)
     return reachable_functions

@@ -11,8 +11,9 @@ from .source import Untranslatable
 # A loaded value has the type of its array. As in Numba, integer arithmetic has 64 bits, and is unsigned if both
 # operands are. `WEAK` is the type of a Python float: it takes the precision of the other operand, so the sum of a WEAK
 # and a float32 is a float32.
-BOOL, INT, UINT, HALF, FLOAT, DOUBLE, WEAK = 'bool', 'int64', 'uint64', 'float16', 'float32', 'float64', 'weak'
-INTEGERS, FLOATS = {BOOL, INT, UINT, 'int8', 'int16', 'int32', 'uint8', 'uint16', 'uint32'}, {HALF, FLOAT, DOUBLE, WEAK}
+BOOL, INT64, UINT64, HALF, FLOAT, DOUBLE, WEAK = 'bool', 'int64', 'uint64', 'float16', 'float32', 'float64', 'weak'
+INTEGERS = {BOOL, INT64, UINT64, 'int8', 'int16', 'int32', 'uint8', 'uint16', 'uint32'}
+FLOATS = {HALF, FLOAT, DOUBLE, WEAK}
 
 C_NAMES = {
     'bool': 'bool',
@@ -48,7 +49,7 @@ def is_int(t):
 
 def wide_type(t):
     "Return the type in which integers of type `t` are computed"
-    return UINT if is_unsigned(t) else INT
+    return UINT64 if is_unsigned(t) else INT64
 
 
 class Array(namedtuple('Array', 'dtype ndim')):
@@ -96,7 +97,7 @@ def join_types(a, b, numba_types):
 def arithmetic_type(a, b, numba_types):
     "Return the result type of an arithmetic operation such as `a + b`"
     if a in INTEGERS and b in INTEGERS:
-        return UINT if is_unsigned(a) and is_unsigned(b) else INT
+        return UINT64 if is_unsigned(a) and is_unsigned(b) else INT64
     return join_types(a, b, numba_types)
 
 
@@ -163,11 +164,11 @@ def argument_type(x):
         return _PYTHON_SCALARS[type(x)]
     if isinstance(x, int):
         return (
-            ScalarArgument(INT, 'int', min(x, 1) if x >= 0 else None)
+            ScalarArgument(INT64, 'int', min(x, 1) if x >= 0 else None)
             if abs(x) <= INT_LIMIT
-            else ScalarArgument(INT, 'int64')
+            else ScalarArgument(INT64, 'int64')
             if x < 2**63
-            else ScalarArgument(UINT, 'uint64')
+            else ScalarArgument(UINT64, 'uint64')
         )
     raise Untranslatable(f'of type {type(x).__name__}: a kernel takes arrays, tensors, scalars and tuples of these')
 

@@ -3,12 +3,12 @@ import pytest
 
 from gridstride.translate import c_types, intervals, tree
 from gridstride.translate.codegen import arithmetic, control_flow, expressions, simple_statements
-from gridstride.translate.codegen.body import Body
-from gridstride.translate.codegen.expressions import Expressions
-from gridstride.translate.engine import CheckedExpressions
+from gridstride.translate.codegen.body import BodyEmitter
+from gridstride.translate.codegen.expressions import ExpressionEmitter
+from gridstride.translate.engine import CheckedExpressionEmitter
 from gridstride.translate.lowering import arrays, operators
 from gridstride.translate.operations import LOWERED_AWAY, OPERATIONS, STATEMENTS
-from gridstride.translate.ranges import Ranges
+from gridstride.translate.ranges import RangeAnalysis
 from gridstride.translate.verify import _operand_kinds
 
 WRITTEN = OPERATIONS.keys() - LOWERED_AWAY
@@ -20,19 +20,19 @@ def rules(cls, prefix):
 
 
 def test_every_operation_can_be_written():
-    assert rules(CheckedExpressions, '_expr_') == WRITTEN
+    assert rules(CheckedExpressionEmitter, '_expr_') == WRITTEN
 
 
 def test_only_checked_indices_need_another_writer():
-    assert rules(Expressions, '_expr_') == WRITTEN - {'checked_offset'}
+    assert rules(ExpressionEmitter, '_expr_') == WRITTEN - {'checked_offset'}
 
 
 def test_every_operation_has_an_interval():
-    assert rules(Ranges, '_range_') == OPERATIONS.keys() - {'unknown'}
+    assert rules(RangeAnalysis, '_range_') == OPERATIONS.keys() - {'unknown'}
 
 
 def test_every_statement_can_be_written_and_followed():
-    assert rules(Body, '_stmt_') == rules(Ranges, '_run_') == set(STATEMENTS)
+    assert rules(BodyEmitter, '_stmt_') == rules(RangeAnalysis, '_run_') == set(STATEMENTS)
 
 
 @pytest.mark.parametrize('names', [

@@ -11,7 +11,7 @@ import pytest
 from gridstride.sim import cuda
 from gridstride.translate import Untranslatable, to_cuda
 from gridstride.translate.c_types import choose_c_types
-from gridstride.translate.codegen.expressions import Expressions
+from gridstride.translate.codegen.expressions import ExpressionEmitter
 from gridstride.translate.codegen.names import Names
 from gridstride.translate.codegen.variables import innermost_block
 from gridstride.translate.flow import variables
@@ -21,7 +21,7 @@ from gridstride.translate.intervals import INTERVAL_ARITHMETIC
 from gridstride.translate.source import Source
 from gridstride.translate.tree import ONE, Expr, Buffer, View, const, c_index, contiguous_strides
 from gridstride.translate.types import (
-    BOOL, DOUBLE, FLOAT, INT, UINT, WEAK, Array, ArrayArgument, ScalarArgument, arithmetic_type, argument_type,
+    BOOL, DOUBLE, FLOAT, INT64, UINT64, WEAK, Array, ArrayArgument, ScalarArgument, arithmetic_type, argument_type,
     join_types, format_type, parse_signature,
 )
 
@@ -86,15 +86,15 @@ def test_assignments_that_meet_are_one_variable():
 # Types
 
 @pytest.mark.parametrize('a,b,numba_types,want', [
-    (FLOAT, WEAK, False, FLOAT), (FLOAT, INT, False, FLOAT), (FLOAT, INT, True, DOUBLE),
-    (Array('float32', 1), INT, False, None),
+    (FLOAT, WEAK, False, FLOAT), (FLOAT, INT64, False, FLOAT), (FLOAT, INT64, True, DOUBLE),
+    (Array('float32', 1), INT64, False, None),
 ])
 def test_the_type_that_holds_both(a, b, numba_types, want):
     assert join_types(a, b, numba_types) == want
 
 
 @pytest.mark.parametrize('a,b,want', [
-    (BOOL, BOOL, INT), ('uint8', 'uint16', UINT), ('uint8', INT, INT), ('uint8', FLOAT, FLOAT),
+    (BOOL, BOOL, INT64), ('uint8', 'uint16', UINT64), ('uint8', INT64, INT64), ('uint8', FLOAT, FLOAT),
 ])
 def test_the_type_of_a_sum(a, b, want):
     assert arithmetic_type(a, b, True) == want
@@ -104,7 +104,7 @@ def test_the_type_of_a_sum(a, b, want):
     (np.zeros((2, 3), np.float32), ArrayArgument('float32', 2, (False, False), False)),
     (np.zeros((4, 6))[::2, 1:3], ArrayArgument('float64', 2, (True, False), False)),
     (np.arange(5)[::-1], ArrayArgument('int64', 1, (True,), True)),
-    ((1, 2.), (ScalarArgument(INT, 'int', 1), ScalarArgument(WEAK, 'weak'))),
+    ((1, 2.), (ScalarArgument(INT64, 'int', 1), ScalarArgument(WEAK, 'weak'))),
 ], ids=['contiguous', 'strided', 'backwards', 'tuple'])
 def test_what_is_known_of_an_example(x, want):
     assert argument_type(x) == want
@@ -113,7 +113,7 @@ def test_what_is_known_of_an_example(x, want):
 def test_what_is_known_of_a_signature():
     assert parse_signature('void(float32[:,::1], i8[:], int64, UniTuple(f4, 2))') == [
         ArrayArgument('float32', 2, (False, False), False), ArrayArgument('int64', 1, (True,), False),
-        ScalarArgument(INT, 'int64'), (ScalarArgument(FLOAT, 'float32'),)*2,
+        ScalarArgument(INT64, 'int64'), (ScalarArgument(FLOAT, 'float32'),)*2,
     ]
     assert list(map(format_type, parse_signature('void(float32[:,::1], int64)'))) == ['float32[:,::1]', 'int64']
 
@@ -159,7 +159,7 @@ def test_a_name_may_hold_different_functions_in_no_kernel():
 # Positions
 
 def test_an_element_of_a_matrix_is_a_row_and_a_column():
-    h, w, r, c = (Expr('var', INT, value=k) for k in 'hwrc')
+    h, w, r, c = (Expr('var', INT64, value=k) for k in 'hwrc')
     v = View(Buffer('m', 'float32', 'param', 2), (h, w), contiguous_strides((h, w)), is_contiguous=True)
     assert repr(c_index(v, (r, c))[0]) == 'add(mul(var[r](), var[w]()), var[c]())'
 
@@ -204,8 +204,8 @@ LESS = Expr('cmp', BOOL, (ONE, TWO), '<')
 
 
 @pytest.mark.parametrize('e,want', [
-    (Expr('mul', INT, (Expr('add', INT, (ONE, TWO)), THREE)), '(1 + 2)*3'),
-    (Expr('shl', INT, (Expr('add', INT, (ONE, TWO)), THREE)), '(1 + 2) << 3'),
+    (Expr('mul', INT64, (Expr('add', INT64, (ONE, TWO)), THREE)), '(1 + 2)*3'),
+    (Expr('shl', INT64, (Expr('add', INT64, (ONE, TWO)), THREE)), '(1 + 2) << 3'),
     (Expr('mul', FLOAT, (Expr('const', FLOAT, value=0.5), TWO)), '0.5f*2'),
     (Expr('truediv', DOUBLE, (TWO, THREE)), '2.0/3'),
     (const(2**40), '1099511627776LL'),
@@ -213,8 +213,8 @@ LESS = Expr('cmp', BOOL, (ONE, TWO), '<')
 ], ids=lambda o: o if isinstance(o, str) else '')
 def test_texts_have_the_parentheses_that_c_needs(e, want):
     ranges = SimpleNamespace(nodes={}, recorded_interval=lambda e: (0, 100))
-    writer = Expressions(SimpleNamespace(all_int64=False, numba_types=False), ranges)
-    assert writer.text(e) == want
+    emitter = ExpressionEmitter(SimpleNamespace(all_int64=False, numba_types=False), ranges)
+    assert emitter.text(e) == want
 
 
 # Names

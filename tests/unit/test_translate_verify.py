@@ -20,7 +20,7 @@ from gridstride.translate.lowering import Unit
 from gridstride.translate.c_types import choose_c_types
 from gridstride.translate.source import Source
 from gridstride.translate.tree import ONE, ZERO, Expr, Buffer, const, statements, tuple_expr
-from gridstride.translate.types import BOOL, DOUBLE, FLOAT, INT, argument_type
+from gridstride.translate.types import BOOL, DOUBLE, FLOAT, INT64, argument_type
 from gridstride.translate.verify import MalformedTree, verify, verify_expression
 from exhaustive import some
 from found import saying
@@ -60,7 +60,7 @@ def find(unit, kind):
 
 def translated_in_all_ways(k, args, modes=MODES):
     for how in modes: translate(k, args, Unit(**MODES[how]))
-    translate(k, args, engine.CheckedUnit(numba_types=True, all_int64=True), engine.CheckedExpressions)
+    translate(k, args, engine.CheckedUnit(numba_types=True, all_int64=True), engine.CheckedExpressionEmitter)
 
 
 @pytest.mark.parametrize('name', CASES)
@@ -90,19 +90,19 @@ def test_the_switch_is_off_unless_asked_for(monkeypatch):
 # Expressions
 
 @pytest.mark.parametrize('e,what', [
-    (Expr('plus', INT, (ONE, ONE)), 'called plus'),
-    (Expr('add', INT, (ONE,)), saying('1 operands', 'same same')),
-    (Expr('add', INT, (ONE, ONE, ONE)), 'has 3 operands'),
-    (Expr('add', INT, (ONE, HALF)), 'float64.*integer'),
+    (Expr('plus', INT64, (ONE, ONE)), 'called plus'),
+    (Expr('add', INT64, (ONE,)), saying('1 operands', 'same same')),
+    (Expr('add', INT64, (ONE, ONE, ONE)), 'has 3 operands'),
+    (Expr('add', INT64, (ONE, HALF)), 'float64.*integer'),
     (Expr('add', None, (ONE, ONE)), 'None.*number'),
-    (Expr('shl', INT, (ONE, HALF)), 'expected integer'),
+    (Expr('shl', INT64, (ONE, HALF)), 'expected integer'),
     (Expr('land', BOOL, (ONE, ONE)), 'int64.*bool'),
     (Expr('cmp', BOOL, (ONE, ONE), '<>'), 'rule .*cmp'),
     (Expr('cmp', BOOL, (ONE, ONE)), 'value None'),
-    (Expr('cmp', INT, (ONE, ONE), '<'), 'expected bool'),
-    (Expr('var', INT, value='x'), saying('var', "'x'")),
-    (Expr('var', INT, value=Variable('x')), 'rule .*var'),
-    (Expr('builtin', INT, value='threadIdx.w'), 'rule .*builtin'),
+    (Expr('cmp', INT64, (ONE, ONE), '<'), 'expected bool'),
+    (Expr('var', INT64, value='x'), saying('var', "'x'")),
+    (Expr('var', INT64, value=Variable('x')), 'rule .*var'),
+    (Expr('builtin', INT64, value='threadIdx.w'), 'rule .*builtin'),
     (Expr('cast', FLOAT, (ONE,), 'float31'), 'rule .*cast'),
     (Expr('load', FLOAT, (ONE, ONE, ONE), Buffer('m', FLOAT, 'param', 2)), 'rule .*load'),
     (Expr('load', FLOAT, (HALF,), Buffer('m', FLOAT, 'param', 1)), 'expected integer'),

@@ -1,4 +1,4 @@
-"""`Body`: writes the body of a function as lines of C."""
+"""`BodyEmitter`: emits the body of a function as lines of C."""
 
 from .control_flow import ControlFlow
 from .lines import SourceLines
@@ -7,12 +7,12 @@ from .simple_statements import SimpleStatements
 from .variables import Declarations, NameSharing
 
 
-class Body(Parameters, NameSharing, Declarations, SourceLines, SimpleStatements, ControlFlow):
-    "Writes the body of a function: call `prepare()`, then `block(body, column)`; the result is in `lines`"
+class BodyEmitter(Parameters, NameSharing, Declarations, SourceLines, SimpleStatements, ControlFlow):
+    "Emits the body of a function: call `prepare()`, then `block(body, column)`; the result is in `lines`"
 
-    def __init__(self, function, names, writer):
+    def __init__(self, function, names, emitter):
         self.function = function
         self.names = names
-        self.writer = writer
+        self.emitter = emitter
         self.source = function.source
         self.lines = []

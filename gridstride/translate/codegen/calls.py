@@ -1,8 +1,8 @@
 """Emits calls to CUDA functions and device functions, and atomic operations."""
 
-from ..intervals import INT32, UINT32, is_within
+from ..intervals import INT32_RANGE, UINT32_RANGE, is_within
 from ..tree import constant_value
-from ..types import BOOL, C_NAMES, INT, FLOATS, UINT
+from ..types import BOOL, C_NAMES, INT64, FLOATS, UINT64
 from .helpers import atomic_helper
 from .code import C_INTEGERS, EQUAL, PRIMARY, PROMOTED, UNARY, WIDE_TYPES, Code, binary_code, parenthesize
 
@@ -27,7 +27,7 @@ class Calls:
     def _expr_math(self, expr):
         type = C_NAMES[expr.type]
         args = [
-            self.write(a) if a.op == 'pointer_to' or expr.value == 'ldexp' and n else self.as_type(a, type)
+            self.emit(a) if a.op == 'pointer_to' or expr.value == 'ldexp' and n else self.as_type(a, type)
             for n, a in enumerate(expr.args)
         ]
         if expr.value == 'pow' and expr.args[0].type in FLOATS and constant_value(expr.args[1]) == 0.5:
@@ -35,11 +35,11 @@ class Calls:
         return Code(f"{expr.value}{'f' * (type == 'float')}({', '.join(a.text for a in args)})", PRIMARY, type)
 
     def _expr_test_float(self, expr):
-        a = self.write(expr.args[0])
+        a = self.emit(expr.args[0])
         return Code(f"{expr.value}({self.cast(a, 'float').text if a.type == '__half' else a.text})", PRIMARY, 'bool')
 
     def _expr_pointer_to(self, expr):
-        return Code(f'&{self.write(expr.args[0]).text}', UNARY, '*')
+        return Code(f'&{self.emit(expr.args[0]).text}', UNARY, '*')
 
     def _expr_call(self, expr):
         c = expr.value
@@ -68,7 +68,7 @@ class Calls:
 
     def _expr_shuffle(self, expr):
         value, mask, lane, *width = expr.args
-        value_code = self.write(value)
+        value_code = self.emit(value)
         if value_code.type == 'bool':
             value_code = Code(value_code.text, value_code.precedence, 'int')
         args = [
@@ -81,13 +81,13 @@ class Calls:
         return Code(binary_code('!=', t, Code('0', PRIMARY, 'int'), EQUAL), EQUAL, 'bool') if expr.type == BOOL else t
 
     def _expr_bits(self, expr):
-        a, interval = self.write(expr.args[0]), self.interval(expr.args[0])
+        a, interval = self.emit(expr.args[0]), self.interval(expr.args[0])
         is_narrow = (
-            expr.args[0].type not in (INT, UINT)
+            expr.args[0].type not in (INT64, UINT64)
             or expr.value == 'popc'
-            and is_within(interval, UINT32)
+            and is_within(interval, UINT32_RANGE)
             or expr.value == 'ffs'
-            and (is_within(interval, UINT32) or is_within(interval, INT32))
+            and (is_within(interval, UINT32_RANGE) or is_within(interval, INT32_RANGE))
         )
         type = (
             ('unsigned int' if expr.value in ('popc', 'brev') else 'int')
@@ -103,7 +103,7 @@ class Calls:
             return Code(t, PRIMARY, 'int')
         type = 'unsigned int' if is_narrow else 'unsigned long long'
         return self.cast(
-            Code(t, PRIMARY, type), 'int' if expr.type == 'int32' else 'long long' if expr.type == INT else type
+            Code(t, PRIMARY, type), 'int' if expr.type == 'int32' else 'long long' if expr.type == INT64 else type
         )
 
     def _expr_field(self, expr):
@@ -113,7 +113,7 @@ class Calls:
             f'{variable.c_name}.{variable.result_of.field_names[expr.value]}', PRIMARY, PROMOTED.get(type, type)
         )
 
-    def _expr_device(self, expr):
+    def _expr_device_call(self, expr):
         callee = expr.value
         args = []
         for argument, parameter in zip(expr.args, callee.parameter_exprs):
@@ -149,7 +149,7 @@ class Calls:
         address = '&' + self.element_at(buffer, expr.args[:num_indices])
         return self.atomic_call(op, buffer, address, expr.args[num_indices:])
 
-    def as_element(self, expr, buffer):
+    def as_element_type(self, expr, buffer):
         "Emit `expr`, converted to the element type of `buffer`"
         return self.convert_for_assignment(expr, C_NAMES[buffer.dtype], low_bits_only=True)
 
@@ -170,7 +170,7 @@ class Calls:
     def atomic_call(self, op, buffer, address, values):
         "Emit an atomic operation: CUDA's own, one expressed by it, or a compare-and-swap loop"
         type = C_NAMES[buffer.dtype]
-        args = [self.as_element(v, buffer) for v in values]
+        args = [self.as_element_type(v, buffer) for v in values]
         if op in _NATIVE_ATOMICS.get(type, ''):
             return Code(f"atomic{self._ATOMIC_NAMES[op]}({address}, {', '.join(a.text for a in args)})", PRIMARY, type)
         if op == 'sub':
@@ -211,7 +211,7 @@ class Calls:
 
 
 def views_of(argument, parameter, buffer):
-    "Yield the view in an argument of a device function that the function accesses as `buffer`"
+    "Yield each view in `argument` that the device function accesses through its parameter `buffer`"
     if argument.op == 'tuple':
         for item, item_parameter in zip(argument.args, parameter.args):
             yield from views_of(item, item_parameter, buffer)

@@ -2,7 +2,7 @@
 
 from collections import namedtuple
 
-# type: the C type. The code of an integer expression evaluates to its value in Python, unless it was written with
+# type: the C type. The code of an integer expression evaluates to its value in Python, unless it was emitted with
 # `low_bits_only`.
 Code = namedtuple('Code', 'text precedence type')
 
@@ -57,4 +57,4 @@ def parenthesize(t, precedence=UNARY):
 
 
 class Unsupported(Exception):
-    "Raised for a construct that cannot be written in CUDA C: (its description, hint)"
+    "Raised for a construct that CUDA C cannot express: (its description, hint)"

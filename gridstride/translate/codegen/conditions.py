@@ -1,9 +1,9 @@
-"""Writes conditions, comparisons and the conditional operator."""
+"""Emits conditions, comparisons and the conditional operator."""
 
-from ..intervals import INT32, comparison_rounds, is_within
+from ..intervals import INT32_RANGE, comparison_rounds, is_within
 from ..tree import Expr
 from ..operations import NEGATED_COMPARISON, SWAPPED_COMPARISON
-from ..types import BOOL, C_NAMES, DOUBLE, FLOAT, INT, FLOATS, UINT, INTEGERS, arithmetic_type
+from ..types import BOOL, C_NAMES, DOUBLE, FLOAT, INT64, FLOATS, UINT64, INTEGERS, arithmetic_type
 from .code import (
     AND,
     CONDITIONAL,
@@ -22,19 +22,19 @@ from .code import (
 
 # In Python, every number can be a condition, and `and` and `or` return one of their operands.
 class Conditions:
-    "Writes conditions, comparisons and conditional operators"
+    "Emits conditions, comparisons and conditional operators"
 
     def condition(self, expr):
-        "Write `expr` as a condition: `x != 0`, or `i` itself"
+        "Emit `expr` as a condition: `x != 0`, or `i` itself"
         if expr.op == 'truth':
-            return self.condition(expr.args[0]) if expr.args[0].type != BOOL else self.write(expr.args[0])
+            return self.condition(expr.args[0]) if expr.args[0].type != BOOL else self.emit(expr.args[0])
         if expr.op == 'flag':
-            return self.write(expr.args[0])
+            return self.emit(expr.args[0])
         if expr.type == BOOL:
-            return self.write(expr)
+            return self.emit(expr)
         if expr.op in ('value_land', 'value_lor'):
             return self.connective(expr, 'land' if expr.op == 'value_land' else 'lor')
-        t = self.write(expr)
+        t = self.emit(expr)
         if expr.type in FLOATS:
             return Code(
                 binary_code('!=', t if t.type != '__half' else self.cast(t, 'float'), Code('0', PRIMARY, 'int'), EQUAL),
@@ -52,7 +52,7 @@ class Conditions:
         return t if t.type == 'bool' else Code(binary_code('!=', t, Code('0', PRIMARY, 'int'), EQUAL), EQUAL, 'bool')
 
     def _expr_flag(self, expr):
-        return Code(binary_code('!=', self.write(expr.args[0]), Code('0', PRIMARY, 'int'), EQUAL), EQUAL, 'bool')
+        return Code(binary_code('!=', self.emit(expr.args[0]), Code('0', PRIMARY, 'int'), EQUAL), EQUAL, 'bool')
 
     def _expr_not(self, expr):
         a = expr.args[0]
@@ -61,7 +61,7 @@ class Conditions:
         return Code(f'!{parenthesize(self.condition(a))}', UNARY, 'bool')
 
     def connective(self, expr, op):
-        "Write `a && b` or `a || b`"
+        "Emit `a && b` or `a || b`"
         symbol, precedence = ('&&', AND) if op == 'land' else ('||', OR)
         a, b = (self.condition(operand) for operand in expr.args)
         return Code(binary_code(symbol, a, b, precedence, b.precedence == precedence), precedence, 'bool')
@@ -79,7 +79,7 @@ class Conditions:
         return self.connective_value(expr, lambda a, b: (a, b))
 
     def connective_value(self, expr, order_operands):
-        "Write `a and b` or `a or b` of scalars: `a ? b : a` or `a ? a : b`, as `order_operands(a, b)` orders them"
+        "Emit `a and b` or `a or b` of scalars: `a ? b : a` or `a ? a : b`, as `order_operands(a, b)` orders them"
         a, b = expr.args
         test = self.condition(a)
         if expr.value is not None:
@@ -97,14 +97,14 @@ class Conditions:
     def conditional(self, expr, type, test=None):
         "Return the fields of the `Code` of `test ? a : b`, in the C type `type`, or in one that holds both values"
         test = test or self.condition(expr.args[0])
-        a, b = (self.write(operand) if type is None else self.as_type(operand, type) for operand in expr.args[1:])
+        a, b = (self.emit(operand) if type is None else self.as_type(operand, type) for operand in expr.args[1:])
         if type is None:
             types = {a.type, b.type}
             if 'unsigned long long' in types:
-                type = 'unsigned long long' if expr.type == UINT else 'long long'
+                type = 'unsigned long long' if expr.type == UINT64 else 'long long'
                 a, b = (self.as_type(operand, type) for operand in expr.args[1:])
             elif 'unsigned int' in types and len(types) > 1 and 'long long' not in types:
-                type = 'int' if is_within(self.interval(expr), INT32) else 'long long'
+                type = 'int' if is_within(self.interval(expr), INT32_RANGE) else 'long long'
                 a, b = (self.cast(t, type) if t.type == 'unsigned int' else t for t in (a, b))
                 if type == 'long long':
                     a = self.cast(a, type)
@@ -133,7 +133,7 @@ class Conditions:
             self.operands_in((a, b), type) if type != '__half' else (self.as_type(a, type), self.as_type(b, type))
         )
         for operand, n in ((a, 0), (b, 1)):
-            if operand.op == 'const' and operand.type == INT and abs(operand.value) < 2**24:
+            if operand.op == 'const' and operand.type == INT64 and abs(operand.value) < 2**24:
                 left, right = (
                     (self.integer_literal(int(operand.value)), right),
                     (left, self.integer_literal(int(operand.value))),
@@ -150,11 +150,11 @@ class Conditions:
         return arithmetic_type(a.type, b.type, self.unit.numba_types)
 
     def compare(self, op, precedence, a, b):
-        "Write a comparison of integers, with casts where C would convert an operand to another value"
+        "Emit a comparison of integers, with casts where C would convert an operand to another value"
         if comparison_rounds(a, b, self.interval):  # Numba compares a uint64 and a signed integer as float64
             left, right = (self.as_type(operand, 'double') for operand in (a, b))
             return Code(binary_code(op, left, right, precedence), precedence, 'bool')
-        left, right = self.write(a), self.write(b)
+        left, right = self.emit(a), self.emit(b)
         types = {left.type, right.type}
         if (
             'unsigned long long' in types
@@ -168,7 +168,7 @@ class Conditions:
                 constant.value > 0 or constant.value == 0 and op_constant not in ('<', '>=')
             ):
                 pass
-            elif all(is_within(self.interval(operand), INT32) for operand in (a, b)):
+            elif all(is_within(self.interval(operand), INT32_RANGE) for operand in (a, b)):
                 left, right = (
                     self.cast(text, 'int') if text.type == 'unsigned int' else text for text in (left, right)
                 )
@@ -179,7 +179,7 @@ class Conditions:
         return Code(binary_code(op, left, right, precedence), precedence, 'bool')
 
     def compare_mixed(self, op, precedence, a, b, left, right):
-        "Write a comparison of an unsigned 64-bit integer with an integer that may be negative"
+        "Emit a comparison of an unsigned 64-bit integer with an integer that may be negative"
         if self.interval(a)[0] >= 0 and self.interval(b)[0] >= 0:
             return Code(
                 binary_code(
@@ -191,15 +191,15 @@ class Conditions:
         if left.type == 'unsigned long long':
             return self.compare_mixed(SWAPPED_COMPARISON[op], precedence, b, a, right, left)
         comparison = Code(
-            binary_code(op, self.as_type(a, 'unsigned long long'), self.write(b), precedence), precedence, 'bool'
+            binary_code(op, self.as_type(a, 'unsigned long long'), self.emit(b), precedence), precedence, 'bool'
         )
-        negative = Code(binary_code('<', self.write(a), Code('0', PRIMARY, 'int'), LESS), LESS, 'bool')
+        negative = Code(binary_code('<', self.emit(a), Code('0', PRIMARY, 'int'), LESS), LESS, 'bool')
         if op in ('<', '<=', '!='):
             return Code(binary_code('||', negative, comparison, OR), OR, 'bool')
         return Code(
             binary_code(
                 '&&',
-                Code(binary_code('>=', self.write(a), Code('0', PRIMARY, 'int'), LESS), LESS, 'bool'),
+                Code(binary_code('>=', self.emit(a), Code('0', PRIMARY, 'int'), LESS), LESS, 'bool'),
                 comparison,
                 AND,
             ),

@@ -1,16 +1,16 @@
-"""Writes branches and loops."""
+"""Emits branches and loops."""
 
 import re
 
 from ..c_types import c_int_type
-from ..intervals import ALL, INT32, is_within
+from ..intervals import INT64_RANGE, INT32_RANGE, is_within
 from ..tree import Expr, Stmt, constant_value, statements, walk
-from ..types import INT
+from ..types import INT64
 from .lines import WIDTH, Line
 from .code import LESS
 
 
-# A statement that is on one line in Python is written on one line. As in Python, a loop over `range` evaluates its
+# A statement that is on one line in Python is emitted on one line. As in Python, a loop over `range` evaluates its
 # bounds once. The loop has a separate counter if the body assigns to the loop variable, or if it is read after the
 # loop.
 def _fits_on_line(head, text, depth):
@@ -23,10 +23,10 @@ def _fits_on_line(head, text, depth):
 
 
 class ControlFlow:
-    "Writes branches and loops"
+    "Emits branches and loops"
 
     def compound_statement(self, stmt, head, body, column, first_lines=()):
-        "Write `head`, then `first_lines` and `body` in braces, or `body` on the same line if it is there in Python"
+        "Emit `head`, then `first_lines` and `body` in braces, or `body` on the same line if it is there in Python"
         start, depth = len(self.lines), self.depth
         is_on_same_line = body and body[0].line == stmt.line and not first_lines
         self.put_line(head + ' {', stmt.line)
@@ -47,7 +47,7 @@ class ControlFlow:
 
     def _stmt_if(self, stmt, else_prefix=''):
         column = stmt.node.body[0].col_offset
-        head = f'{else_prefix}if ({self.writer.condition(stmt.test).text})'
+        head = f'{else_prefix}if ({self.emitter.condition(stmt.test).text})'
         is_one_line = self.compound_statement(stmt, head, stmt.body, column)
         if not stmt.orelse or all(s.kind == 'pass' for s in stmt.orelse):
             return
@@ -62,7 +62,7 @@ class ControlFlow:
             self.else_branch(stmt, first, else_prefix_text, column)
 
     def else_if(self, stmt, else_prefix_text):
-        "Write `else if ...`, with the comments at the end of the line of `elif`"
+        "Emit `else if ...`, with the comments at the end of the line of `elif`"
         comment = self.trailing_comments(stmt.line, self.header_end(stmt))
         first_line = len(self.lines)
         self.cursor = max(self.cursor, self.header_end(stmt))
@@ -71,7 +71,7 @@ class ControlFlow:
             self.lines[first_line].text += f'  // {comment}'
 
     def else_branch(self, stmt, first, else_prefix_text, column):
-        "Write the `else` of a branch; the statement `first` is its first one"
+        "Emit the `else` of a branch; the statement `first` is its first one"
         branch = Stmt('else', max(stmt.node.orelse[0].lineno, stmt.line), node=stmt.node)
         is_on_line_of_else = self.source.text(first.line).startswith('else')
         if first.line - 1 > self.cursor and is_on_line_of_else:
@@ -87,7 +87,7 @@ class ControlFlow:
 
     def _stmt_while(self, stmt):
         self.compound_statement(
-            stmt, f'while ({self.writer.condition(stmt.test).text})', stmt.body, stmt.node.body[0].col_offset
+            stmt, f'while ({self.emitter.condition(stmt.test).text})', stmt.body, stmt.node.body[0].col_offset
         )
 
     def _stmt_for(self, loop):
@@ -99,15 +99,17 @@ class ControlFlow:
         type = (
             self.counter_type(c_variable)
             if not needs_counter
-            else c_int_type(INT, self.writer.ranges.variable_intervals.get(loop.var, ALL), self.writer.unit.all_int64)
+            else c_int_type(
+                INT64, self.emitter.ranges.variable_intervals.get(loop.var, INT64_RANGE), self.emitter.unit.all_int64
+            )
         )
         stop = self.hoist(loop, loop.stop, 'end', assigned_vars | {c_variable}, type)
         step = self.hoist(loop, loop.step, 'step', assigned_vars | {c_variable}, type)
-        start = self.writer.convert_for_assignment(loop.start, type, low_bits_only=type == 'int').text
+        start = self.emitter.convert_for_assignment(loop.start, type, low_bits_only=type == 'int').text
         counter = self.take_name(f'next_{c_variable.c_name}') if needs_counter else c_variable.c_name
         is_declared_here = needs_counter or not loop.is_declared_before
         init = f'{type} {counter} = {start}' if is_declared_here else '' if start == counter else f'{counter} = {start}'
-        self.counter_expr = Expr('var', INT, value=_GeneratedVariable(counter, type))
+        self.counter_expr = Expr('var', INT64, value=_GeneratedVariable(counter, type))
         head = f'for ({init}; {self.loop_condition(counter, stop, step, loop)}; {self.loop_step(counter, step)})'
         first_lines = (
             []
@@ -123,23 +125,23 @@ class ControlFlow:
         return 'long long' if variable.c_type == 'unsigned int' else variable.c_type
 
     def loop_condition(self, counter, stop, step, stmt):
-        "Write the condition of a `for`: `i < n` or `i > n`, chosen at run time if the sign of the step is not known"
-        min_step, max_step = self.writer.interval(stmt.step)
-        self.writer.ranges.expr_intervals[id(self.counter_expr)] = self.writer.ranges.variable_intervals.get(
-            stmt.var, ALL
+        "Emit the condition of a `for`: `i < n` or `i > n`, chosen at run time if the sign of the step is not known"
+        min_step, max_step = self.emitter.interval(stmt.step)
+        self.emitter.ranges.expr_intervals[id(self.counter_expr)] = self.emitter.ranges.variable_intervals.get(
+            stmt.var, INT64_RANGE
         )
 
         def compare(op):
-            return self.writer.compare(op, LESS, self.counter_expr, stop).text
+            return self.emitter.compare(op, LESS, self.counter_expr, stop).text
 
         if min_step > 0:
             return compare('<')
         if max_step < 0:
             return compare('>')
-        return f"{self.writer.text(step)} > 0 ? {compare('<')} : {compare('>')}"
+        return f"{self.emitter.text(step)} > 0 ? {compare('<')} : {compare('>')}"
 
     def loop_step(self, counter, step):
-        "Write the step of a `for`: `i++`, `i -= 2`"
+        "Emit the step of a `for`: `i++`, `i -= 2`"
         n = constant_value(step)
         if n == 1:
             return f'{counter}++'
@@ -148,7 +150,7 @@ class ControlFlow:
         return (
             f'{counter} -= {-n}'
             if n is not None and n < 0
-            else f'{counter} += {self.writer.text(step, low_bits_only=True)}'
+            else f'{counter} += {self.emitter.text(step, low_bits_only=True)}'
         )
 
     def hoist(self, stmt, expr, name, changed_variables, type):
@@ -164,15 +166,15 @@ class ControlFlow:
         c_type = (
             'long long'
             if type == 'long long'
-            or not is_within(self.writer.interval(expr), INT32)
-            and self.writer.write(expr).type != 'int'
+            or not is_within(self.emitter.interval(expr), INT32_RANGE)
+            and self.emitter.emit(expr).type != 'int'
             else 'int'
         )
         c_name = self.take_name(name if name not in self.local_names else f'{stmt.var.name}_{name}')
-        value = self.writer.convert_for_assignment(expr, c_type, low_bits_only=c_type == 'int')
+        value = self.emitter.convert_for_assignment(expr, c_type, low_bits_only=c_type == 'int')
         self.put_line(f'{c_type} {c_name} = {value.text};', stmt.line)
-        hoisted_variable = Expr('var', INT, value=_GeneratedVariable(c_name, c_type))
-        return self.writer.record_interval(hoisted_variable, self.writer.interval(expr))
+        hoisted_variable = Expr('var', INT64, value=_GeneratedVariable(c_name, c_type))
+        return self.emitter.record_interval(hoisted_variable, self.emitter.interval(expr))
 
     def is_read_after(self, loop):
         "Return whether the loop's variable is read after the loop"
@@ -208,7 +210,7 @@ class ControlFlow:
         self.compound_statement(stmt, head, stmt.body, stmt.node.body[0].col_offset, first_lines)
 
     def loop_over_values(self, stmt, target):
-        "Write a loop over a tuple with one variable: `for (int k : values)`"
+        "Emit a loop over a tuple with one variable: `for (int k : values)`"
         table, variable = self.declare_table(stmt, target), target.var
         type, body_column = variable.c_variable.c_type, stmt.node.body[0].col_offset
         if not target.is_declared_before:
@@ -261,4 +263,4 @@ class _GeneratedVariable:
         self.c_type = c_type
         self.c_variable = self
         self.buffer = None
-        self.type = INT
+        self.type = INT64

@@ -1,22 +1,22 @@
-"""Writes conversions between C types, and operations on float64 in float where the result is the same."""
+"""Emits conversions between C types, and operations on float64 in float where the result is the same."""
 
 import math
 
 import numpy as np
 
-from ..intervals import INT32, dtype_interval, is_within
+from ..intervals import INT32_RANGE, dtype_interval, is_within
 from ..tree import Expr, Literal
-from ..types import BOOL, C_NAMES, DOUBLE, FLOAT, HALF, INT, FLOATS, UINT, INTEGERS
+from ..types import BOOL, C_NAMES, DOUBLE, FLOAT, HALF, INT64, FLOATS, UINT64, INTEGERS
 from .code import PRIMARY, PROMOTED, UNARY, Code, parenthesize
 
 
 # When a value is assigned, an integer is converted implicitly to another integer type, float or double, even if that is
 # a narrowing conversion. Other conversions are explicit.
 class Conversions:
-    "Writes explicit conversions: intrinsics for half precision, casts for other types"
+    "Emits explicit conversions: intrinsics for half precision, casts for other types"
 
     def cast(self, code, type):
-        "Write `code` with a cast to `type`, unless it already has this type: `(int)x`"
+        "Emit `code` with a cast to `type`, unless it already has this type: `(int)x`"
         if code.type == type:
             return code
         if type == '__half':
@@ -26,13 +26,13 @@ class Conversions:
         return Code(f'({type}){parenthesize(code)}', UNARY, type)
 
     def to_half(self, code):
-        "Write the conversion of `code` to `__half`: `__float2half(x)`"
+        "Emit the conversion of `code` to `__half`: `__float2half(x)`"
         self.headers.add('cuda_fp16.h')
         function = '__double2half' if code.type == 'double' else '__float2half'
         return Code(f'{function}({code.text})', PRIMARY, '__half')
 
     def as_type(self, expr, type):
-        "Write `expr` as a value of the C type `type`; a literal is written in this type: `0.5f`"
+        "Emit `expr` as a value of the C type `type`; a literal is emitted with this type: `0.5f`"
         if expr.op == 'const' and expr.type != BOOL:
             if type in ('float', 'double', '__half'):
                 return self.float_literal(float(expr.value), type, getattr(expr, 'text', None))
@@ -42,12 +42,12 @@ class Conversions:
                 return self.integer_literal(int(expr.value), getattr(expr, 'text', None), type)
         if expr.op == 'select' and type in ('float', 'double'):
             return Code(*self.conditional(expr, type))
-        return self.cast(self.write(expr), type)
+        return self.cast(self.emit(expr), type)
 
     def convert_for_assignment(self, expr, type, low_bits_only=False):
-        "Write `expr` for an assignment to the C type `type`, to which C may convert an integer implicitly"
+        "Emit `expr` for an assignment to the C type `type`, to which C may convert an integer implicitly"
         if type == 'bool':
-            return self.condition(expr) if expr.type != BOOL else self.write(expr)
+            return self.condition(expr) if expr.type != BOOL else self.emit(expr)
         if type == 'unsigned int' and expr.op == 'const' and 0 <= expr.value < 2**32:
             return Code(getattr(expr, 'text', None) or f"{expr.value}{'u' * (expr.value >= 2**31)}", PRIMARY, type)
         if (
@@ -64,23 +64,23 @@ class Conversions:
                 return (
                     self.integer_literal(int(np.float64(expr.value).astype(np.int64)))
                     if math.isfinite(expr.value)
-                    else self.cast(self.write(expr), type)
+                    else self.cast(self.emit(expr), type)
                 )
             if expr.op == 'const' and expr.type in INTEGERS and type in ('float', 'double') and abs(expr.value) < 2**24:
                 return self.integer_literal(int(expr.value), getattr(expr, 'text', None))
             if expr.type in INTEGERS and type in ('float', 'double'):
-                return self.write(expr)
+                return self.emit(expr)
             return (
                 self.as_type(expr, type)
                 if type != C_NAMES.get(expr.type) or expr.op in ('const', 'select')
-                else self.write(expr)
+                else self.emit(expr)
             )
-        if expr.op == 'const' and expr.type == INT:
+        if expr.op == 'const' and expr.type == INT64:
             return self.integer_literal(
                 _wrap(int(expr.value), type),
                 getattr(expr, 'text', None) if _wrap(int(expr.value), type) == expr.value else None,
             )
-        return self.write(expr, low_bits_only)
+        return self.emit(expr, low_bits_only)
 
     def _expr_cast(self, expr, low_bits_only):
         a, dtype = expr.args[0], expr.value
@@ -92,27 +92,27 @@ class Conversions:
         if expr.type in FLOATS:
             if expr.type == FLOAT and a.type == DOUBLE and (float32_expr := self.in_float32(a)) is not None:
                 return (
-                    self.write(float32_expr)
-                    if self.write(float32_expr).type == 'float'
+                    self.emit(float32_expr)
+                    if self.emit(float32_expr).type == 'float'
                     else self.as_type(float32_expr, 'float')
                 )
             if expr.type == FLOAT and dtype == 'float16':
                 type = '__half'
             return self.as_type(a, type)
         code = (
-            self.write(a)
+            self.emit(a)
             if a.type in FLOATS
-            else self.write(a, low_bits_only and dtype in ('int64', 'uint64') or dtype not in ('int64', 'uint64'))
+            else self.emit(a, low_bits_only and dtype in ('int64', 'uint64') or dtype not in ('int64', 'uint64'))
         )
         if code.type == '__half':
             code = self.cast(code, 'float')
         if a.type in INTEGERS and is_within(self.interval(a), dtype_interval(dtype)):
-            return self.write(a, low_bits_only)
+            return self.emit(a, low_bits_only)
         if (
             type == 'long long'
-            and expr.type == INT
+            and expr.type == INT64
             and a.type in FLOATS
-            and (low_bits_only or is_within(self.interval(expr), INT32))
+            and (low_bits_only or is_within(self.interval(expr), INT32_RANGE))
             and not self.unit.all_int64
         ):
             type = 'int'
@@ -121,7 +121,7 @@ class Conversions:
 
 # A single addition, multiplication, division or square root of float32 values gives the same bits in float as in
 # double, rounded to float32: a double has 53 significand bits, at least 2*24 + 2, so rounding twice does not change
-# the result. The operation is therefore written in float.
+# the result. So the operation is emitted in float.
 class SinglePrecision:
     "Finds operations on float64 that can be computed in float with the same result"
 
@@ -131,7 +131,7 @@ class SinglePrecision:
             return expr
         if (
             expr.op == 'const'
-            and expr.type in (DOUBLE, INT, UINT)
+            and expr.type in (DOUBLE, INT64, UINT64)
             and float(np.float32(expr.value)) == float(expr.value)
         ):
             return (

@@ -1,19 +1,19 @@
-"""Writes the elements of arrays, and pointers to them."""
+"""Emits the elements of arrays, and pointers to them."""
 
 from ..tree import Expr, constant_value
 from .code import PLUS, PRIMARY, PROMOTED, UNARY, Code, binary_code
 
 
-# Indices are written with `low_bits_only`, because a valid index fits 32 bits.
+# Indices are emitted with `low_bits_only`, because a valid index fits 32 bits.
 class Elements:
-    "Writes elements of arrays, and pointers to them"
+    "Emits elements of arrays, and pointers to them"
 
     def element_at(self, buffer, indices):
-        "Write the element of a buffer at an index in C: `x[i]`"
+        "Emit the element of a buffer at an index in C: `x[i]`"
         return self.subscript(buffer, indices)
 
     def subscript(self, buffer, indices):
-        "Write the element or row of a C array that the indices select: `tile[r]`"
+        "Emit the element or row of a C array that the indices select: `tile[r]`"
         return buffer.c_name + ''.join(f'[{self.text(i, low_bits_only=True)}]' for i in indices)
 
     def _expr_load(self, expr):
@@ -24,10 +24,10 @@ class Elements:
         return Code(t, PRIMARY, PROMOTED.get(type, type))
 
     def _expr_address(self, expr):
-        "Write the address at which a pointer begins: `x + i`"
+        "Emit the address at which a pointer begins: `x + i`"
         buffer = expr.value
         if buffer.dims is None:
-            offset = self.write(expr.args[0], low_bits_only=True)
+            offset = self.emit(expr.args[0], low_bits_only=True)
             start = Code(buffer.c_name, PRIMARY, '*')
             if offset.text == '0':
                 return start
@@ -43,10 +43,10 @@ class Elements:
         first_element = Code(base, PRIMARY if num_missing == 1 else UNARY, '*')
         if constant_value(offset) == 0:
             return first_element
-        return Code(binary_code('+', first_element, self.write(offset, low_bits_only=True), PLUS), PLUS, '*')
+        return Code(binary_code('+', first_element, self.emit(offset, low_bits_only=True), PLUS), PLUS, '*')
 
     def array_argument(self, view, buffer):
-        "Write an array as the argument of a device function whose parameter is `buffer`"
+        "Emit an array as the argument of a device function whose parameter is `buffer`"
         if view.is_full_array:
             return (
                 view.buffer.c_name

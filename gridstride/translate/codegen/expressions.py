@@ -1,4 +1,4 @@
-"""`Expressions`: writes an expression, and records the helpers, headers and constants that it needs."""
+"""`ExpressionEmitter`: emits an expression, and records the helpers, headers and constants that it needs."""
 
 import re
 
@@ -13,8 +13,8 @@ from .literals import Literals
 from .code import Code
 
 
-class Expressions(Literals, Conversions, SinglePrecision, Arithmetic, Conditions, Elements, Calls):
-    "Writes the expressions of a unit whose types are final: `write(expr)` returns a `Code`"
+class ExpressionEmitter(Literals, Conversions, SinglePrecision, Arithmetic, Conditions, Elements, Calls):
+    "Emits the expressions of a unit whose types are final: `emit(expr)` returns a `Code`"
 
     def __init__(self, unit, ranges):
         self.unit, self.ranges = unit, ranges
@@ -23,7 +23,7 @@ class Expressions(Literals, Conversions, SinglePrecision, Arithmetic, Conditions
         self.headers = set()
         self.globals = {}
         self.macros = set()
-        # Whether the statement that is being written ignores the result of an atomic operation
+        # Whether the statement that is being emitted ignores the result of an atomic operation
         self.result_is_unused = False
         # Expressions that code generation creates; kept alive, because intervals are looked up by `id`
         self.generated_exprs = []
@@ -42,14 +42,14 @@ class Expressions(Literals, Conversions, SinglePrecision, Arithmetic, Conditions
             self.headers.add('cuda_fp16.h' if dtype == 'float16' else 'cuda_bf16.h')
         return C_NAMES[dtype]
 
-    def write(self, expr, low_bits_only=False) -> Code:
-        "Write `expr` as C; `low_bits_only`: only the low 32 bits of an integer matter"
-        write = getattr(self, '_expr_' + expr.op)
-        return write(expr, low_bits_only) if expr.op in _TAKE_LOW_BITS_ONLY else write(expr)
+    def emit(self, expr, low_bits_only=False) -> Code:
+        "Emit `expr` as C; `low_bits_only`: only the low 32 bits of an integer matter"
+        emit = getattr(self, '_expr_' + expr.op)
+        return emit(expr, low_bits_only) if expr.op in _TAKE_LOW_BITS_ONLY else emit(expr)
 
     def text(self, expr, low_bits_only=False):
-        "Write `expr` as C; return only the string"
-        return self.write(expr, low_bits_only).text
+        "Emit `expr` as C; return only the string"
+        return self.emit(expr, low_bits_only).text
 
     def interval(self, expr):
         "Return the interval of `expr`"

@@ -3,7 +3,7 @@
 from ..types import C_NAMES
 
 
-# The helpers that a kernel uses are written above it. `T` is a placeholder for their C type.
+# The helpers that a kernel uses are emitted before it. `T` is a placeholder for their C type.
 HELPERS = {
     'floor_div': '''__device__ inline T floor_div(T a, T b) {  // as Python's //
     T q = a/b;

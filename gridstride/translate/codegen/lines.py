@@ -1,4 +1,4 @@
-"""Writes lines of C, with the comments and blank lines of the Python source."""
+"""Emits lines of C, with the comments and blank lines of the Python source."""
 
 from ..types import BOOL, HALF, Array
 
@@ -18,19 +18,19 @@ class Line:
 WIDTH = 110  # columns
 
 
-# `cursor` is the last line of the source whose comments have been written. Before a statement, the comments and blank
+# `cursor` is the last line of the source whose comments have been emitted. Before a statement, the comments and blank
 # lines between the cursor and its line are copied.
 class SourceLines:
-    "Writes lines, with the comments and blank lines of the Python source"
+    "Emits lines, with the comments and blank lines of the Python source"
 
-    current_stmt = None  # the statement that is being written
+    current_stmt = None  # the statement that is being emitted
 
     def put_line(self, text, line, depth=None):
-        "Write a line of C that comes from the line `line` of the source"
+        "Emit a line of C that comes from the line `line` of the source"
         self.lines.append(Line(text, self.depth if depth is None else depth, line))
 
     def comments_until(self, line, column=None):
-        "Write the comments and blank lines between the cursor and `line`, up to a comment that is left of `column`"
+        "Emit the comments and blank lines between the cursor and `line`, up to a comment that is left of `column`"
         for n in range(self.cursor + 1, line):
             if n in self.source.comments and self.source.comments[n][2]:
                 if column is not None and self.source.comments[n][0] < column:
@@ -44,7 +44,7 @@ class SourceLines:
             self.cursor = n
 
     def put_blank_line(self):
-        "Write a blank line if the source has one here"
+        "Emit a blank line if the source has one here"
         if self.is_blank_line_pending and self.lines and self.lines[-1].text and not self.lines[-1].text.endswith('{'):
             self.put_line('', None)
         self.is_blank_line_pending = False
@@ -58,7 +58,7 @@ class SourceLines:
         )
 
     def block(self, body, column):
-        "Write the statements of a block that begins at `column` in the source, then the comments at its end"
+        "Emit the statements of a block that begins at `column` in the source, then the comments at its end"
         groups = []
         for n, stmt in enumerate(body):  # group the statements that come from one statement of Python
             if (
@@ -82,7 +82,7 @@ class SourceLines:
         return n in self.source.blank_lines or is_own_line and comment_column >= column
 
     def put_group(self, body, group):
-        "Write the statements that come from one statement of Python"
+        "Emit the statements that come from one statement of Python"
         first = self.current_stmt = group[0][1]
         self.comments_until(first.line)
         start = len(self.lines)
@@ -148,4 +148,4 @@ class SourceLines:
 
     def pointer_type(self, variable):
         "Return the C type of the elements that `variable` points to"
-        return ('const ' if variable.buffer.is_readonly else '') + self.writer.element_type(variable.buffer.dtype)
+        return ('const ' if variable.buffer.is_readonly else '') + self.emitter.element_type(variable.buffer.dtype)

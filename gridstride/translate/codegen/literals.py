@@ -1,4 +1,4 @@
-"""Writes literals, and the names of constants, variables and sizes."""
+"""Emits literals, and the names of constants, variables and sizes."""
 
 import math
 import re
@@ -6,14 +6,14 @@ import re
 import numpy as np
 
 from ..c_types import c_int_type
-from ..types import BOOL, C_NAMES, HALF, FLOATS, UINT, INTEGERS
+from ..types import BOOL, C_NAMES, HALF, FLOATS, UINT64, INTEGERS
 from .code import PRIMARY, PROMOTED, UNARY, Code, Unsupported
 
 
 # A literal is spelled as in the source if this is valid in C. `2147483648` gets the suffix LL, because it does not fit
 # an `int`; `0.1` becomes `0.1f` in an operation on floats.
 class Literals:
-    "Writes literals, and the names of constants, variables and sizes"
+    "Emits literals, and the names of constants, variables and sizes"
 
     def _expr_const(self, expr):
         value = expr.value
@@ -24,11 +24,11 @@ class Literals:
         return self.integer_literal(
             int(value),
             getattr(expr, 'text', None),
-            'unsigned long long' if expr.type == UINT and value >= 2**31 else None,
+            'unsigned long long' if expr.type == UINT64 and value >= 2**31 else None,
         )
 
     def integer_literal(self, value, text=None, type=None):
-        "Write the integer `value`, spelled `text` in the source, as a literal of the C type `type`"
+        "Emit the integer `value`, spelled `text` in the source, as a literal of the C type `type`"
         if value == -(2**63):
             return Code('(-9223372036854775807LL - 1)', PRIMARY, 'long long')
         text = (text if text and text.lower().startswith(('0x', '-0x')) else str(value)).replace('_', '')
@@ -40,7 +40,7 @@ class Literals:
         return Code(text + 'LL' * is_wide, PRIMARY if value >= 0 else UNARY, 'long long' if is_wide else 'int')
 
     def float_literal(self, value, type, text=None):
-        "Write the float `value`, spelled `text` in the source, as a literal of the C type `type`: `0.5f`"
+        "Emit the float `value`, spelled `text` in the source, as a literal of the C type `type`: `0.5f`"
         if math.isinf(value) or math.isnan(value):
             self.macros.add('NAN' if math.isnan(value) else 'INFINITY')
             name = 'NAN' if math.isnan(value) else 'INFINITY'

@@ -17,7 +17,7 @@ class Parameters:
         self.share_names()
         self.declarations_before = {}
         self.choose_declarations(self.function.body, set(), 0)
-        if self.function is not self.writer.unit.main:
+        if self.function is not self.emitter.unit.main:
             for expr in self.parameters:
                 (expr.value if expr.op == 'var' else expr.value.buffer).is_dropped = not self.is_used(expr)
             self.parameters = [
@@ -51,7 +51,7 @@ class Parameters:
                 if stmt.kind == 'assign' and stmt.expr.op == 'size':
                     stmt.assigned_size = stmt.var, stmt.expr.value
                 if stmt.kind == 'assign' and any(
-                    e.op in ('device', 'atomic', 'call', 'shuffle') for e in walk(stmt.expr)
+                    e.op in ('device_call', 'atomic', 'call', 'shuffle') for e in walk(stmt.expr)
                 ):
                     stmt.kind = 'expr'
                 else:
@@ -170,7 +170,7 @@ class Parameters:
         "Yield all expressions in `expr`, including arguments for the layout parameters of device functions"
         yield from walk(expr)
         for subexpr in walk(expr):
-            if subexpr.op == 'device':
+            if subexpr.op == 'device_call':
                 for buffer, kind, dim in subexpr.value.layout_params:
                     for argument, parameter in zip(subexpr.args, subexpr.value.parameter_exprs):
                         for view in views_of(argument, parameter, buffer):

@@ -22,7 +22,7 @@ from ..tree import (
     is_structurally_equal,
     walk,
 )
-from ..types import INT, FLOATS, describe_type, value_type
+from ..types import INT64, FLOATS, describe_type, value_type
 from . import convert
 
 DEFAULT_NAMES = {'shared': 'tile', 'dynamic': 'shared', 'local': 'values'}  # space -> name of an array without a name
@@ -190,7 +190,7 @@ class Arrays:
                 f'a slice cannot count from the end of {view.buffer.name}, because its size is not known in the kernel'
             )
             raise self.fn.error(node, message)
-        return Expr('sub', INT, (num_elements, const(-constant_value(expr))))
+        return Expr('sub', INT64, (num_elements, const(-constant_value(expr))))
 
     def emit_pointer(self, stmt, variable, view):
         "Emit a statement that makes `variable` a pointer to the beginning of `view`"
@@ -236,7 +236,7 @@ class Arrays:
             for subexpr in walk(expr)
         ):
             return expr
-        return self.fn.temporary(stmt, name, INT, expr)
+        return self.fn.temporary(stmt, name, INT64, expr)
 
     def is_assigned_once(self, v):
         "Return whether `v` is assigned once, and no other variable has its name"
@@ -259,14 +259,14 @@ def _clamp_to_size(expr, size):
         and constant_value(expr) <= constant_value(size)
     ):
         return expr
-    return Expr('min', INT, (expr, size))
+    return Expr('min', INT64, (expr, size))
 
 
 def _num_elements(start, stop, step):
     "Return the number of elements of a slice"
-    size = Expr('sub', INT, (stop, start)) if constant_value(start) != 0 else stop
+    size = Expr('sub', INT64, (stop, start)) if constant_value(start) != 0 else stop
     if constant_value(start) != 0 and (constant_value(size) is None or constant_value(size) < 0):
-        size = Expr('max', INT, (size, ZERO))
+        size = Expr('max', INT64, (size, ZERO))
     if constant_value(step) != 1:
-        size = Expr('floordiv', INT, (add(size, const(constant_value(step) - 1)), step))
+        size = Expr('floordiv', INT64, (add(size, const(constant_value(step) - 1)), step))
     return size

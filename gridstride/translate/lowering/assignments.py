@@ -8,7 +8,7 @@ import ast
 
 from ..flow import Variable
 from ..tree import view_expr, tuple_expr, walk
-from ..types import INT, describe_type, is_number
+from ..types import INT64, describe_type, is_number
 from . import convert, operators
 from .values import Values
 
@@ -55,8 +55,8 @@ class Assignments(Values):
         "Lower `target op= ...` for an element: its index is computed once"
         view = self.arrays.require_view(stmt, self.lower(target.value))
         index = self.arrays.element_index(stmt, view, self.arrays.indices(target.slice))
-        if any(subexpr.op in ('device', 'atomic', 'call') for e in index for subexpr in walk(e)):
-            index = [self.temporary(stmt, 'at', INT, e) for e in index]
+        if any(subexpr.op in ('device_call', 'atomic', 'call') for e in index for subexpr in walk(e)):
+            index = [self.temporary(stmt, 'at', INT64, e) for e in index]
         old = self.arrays.element(view.buffer, index)
         self.emit_store(stmt, view.buffer, index, operators.binary(self, stmt, op, old, self.lower(stmt.value)), op)
 
@@ -93,7 +93,7 @@ class Assignments(Values):
         def changes(subexpr):
             if subexpr.op == 'var':
                 return subexpr.value.name in names or subexpr.value.tuple_name in names
-            return writes_memory and subexpr.op in ('load', 'device', 'atomic')
+            return writes_memory and subexpr.op in ('load', 'device_call', 'atomic')
 
         return any(map(changes, walk(expr)))
 

@@ -7,7 +7,7 @@ import sys
 import numpy as np
 
 from ..tree import Expr, Call
-from ..types import INT
+from ..types import INT64
 
 
 # The table maps a name to a function that lowers calls: `lower(fn, node, *args)` gets the `Function` that is being
@@ -29,7 +29,7 @@ def register(*names):
 def native_call(
     name, type, args=(), parameter_types=(), result_type='int', has_side_effects=False, low=-(2**31), high=2**31 - 1
 ):
-    "Return a call of a CUDA C function: `native_call('__popc', INT, (e,))`"
+    "Return a call of a CUDA C function: `native_call('__popc', INT64, (e,))`"
     return Expr('call', type, args, Call(name, parameter_types, result_type, has_side_effects, low, high))
 
 
@@ -101,4 +101,4 @@ def table_name(obj):
 
 def builtin(name):
     "Return the expression of a CUDA built-in variable, such as 'threadIdx.x'"
-    return Expr('builtin', INT, value=name)
+    return Expr('builtin', INT64, value=name)

@@ -3,7 +3,7 @@
 import numpy as np
 
 from ..tree import Expr, const
-from ..types import BOOL, DOUBLE, FLOAT, HALF, INT, FLOATS, WEAK, INTEGERS, is_number, value_type, wide_type
+from ..types import BOOL, DOUBLE, FLOAT, HALF, INT64, FLOATS, WEAK, INTEGERS, is_number, value_type, wide_type
 
 
 class NotANumber(TypeError):
@@ -19,7 +19,7 @@ class NotANumber(TypeError):
 
 def is_void_call(expr):
     "Return whether `expr` is a call that returns no value, such as a barrier"
-    return expr.type is None and expr.op in ('call', 'device')
+    return expr.type is None and expr.op in ('call', 'device_call')
 
 
 def is_number_like(expr):
@@ -42,7 +42,7 @@ def bool_to_int(expr):
     "Return `expr`, converted to an integer if it is a bool"
     if expr.type != BOOL:
         return expr
-    return const(int(expr.value)) if expr.op == 'const' else Expr('cast', INT, (expr,), 'int64')
+    return const(int(expr.value)) if expr.op == 'const' else Expr('cast', INT64, (expr,), 'int64')
 
 
 def widen(expr):
@@ -68,7 +68,7 @@ def to_type(t, expr):
     "Return `expr`, converted to the type `t`"
     if expr.type == t or t is None or expr.type is None:
         return expr
-    if expr.op == 'const' and t in (FLOAT, DOUBLE, WEAK) and expr.type in (INT, WEAK, DOUBLE):
+    if expr.op == 'const' and t in (FLOAT, DOUBLE, WEAK) and expr.type in (INT64, WEAK, DOUBLE):
         return Expr('const', t, value=float(expr.value))
     return Expr('cast', t, (expr,), t)
 
@@ -93,7 +93,7 @@ def cast(dtype, expr):
         return Expr('cast', t, (expr,), dtype)
     if t == expr.type:
         return expr
-    if expr.op == 'const' and t in (FLOAT, DOUBLE) and expr.type in (INT, WEAK, DOUBLE, BOOL):
+    if expr.op == 'const' and t in (FLOAT, DOUBLE) and expr.type in (INT64, WEAK, DOUBLE, BOOL):
         return Expr('const', t, value=float(expr.value))
     if expr.op == 'const' and t in INTEGERS and t != BOOL and expr.type in INTEGERS:
         return Expr('const', t, value=int(np.array(expr.value).astype(dtype)))

@@ -15,7 +15,7 @@ from ..tree import (
     contiguous_strides,
     tuple_expr,
 )
-from ..types import BOOL, INT, value_type
+from ..types import BOOL, INT64, value_type
 from . import convert, operators
 from .call_table import CALLS, builtin, register, native_call
 
@@ -36,9 +36,9 @@ def _grid(fn, node, n):
         n,
         lambda axis: Expr(
             'add',
-            INT,
+            INT64,
             (
-                Expr('mul', INT, (builtin(f'blockIdx.{axis}'), builtin(f'blockDim.{axis}'))),
+                Expr('mul', INT64, (builtin(f'blockIdx.{axis}'), builtin(f'blockDim.{axis}'))),
                 builtin(f'threadIdx.{axis}'),
             ),
         ),
@@ -48,7 +48,7 @@ def _grid(fn, node, n):
 @register('cuda.gridsize')
 def _gridsize(fn, node, n):
     return _per_axis(
-        fn, node, n, lambda axis: Expr('mul', INT, (builtin(f'gridDim.{axis}'), builtin(f'blockDim.{axis}')))
+        fn, node, n, lambda axis: Expr('mul', INT64, (builtin(f'gridDim.{axis}'), builtin(f'blockDim.{axis}')))
     )
 
 
@@ -67,12 +67,14 @@ def _syncwarp(fn, node, mask=None):
 
 @register('cuda.syncthreads_count')
 def _syncthreads_count(fn, node, predicate):
-    return native_call('__syncthreads_count', INT, (convert.to_condition(predicate),), ('bool',), 'int', True, 0, 1024)
+    return native_call(
+        '__syncthreads_count', INT64, (convert.to_condition(predicate),), ('bool',), 'int', True, 0, 1024
+    )
 
 
 def _block_vote(name):
     return lambda fn, node, predicate: Expr(
-        'flag', INT, (native_call(name, INT, (convert.to_condition(predicate),), ('bool',), 'int', True),)
+        'flag', INT64, (native_call(name, INT64, (convert.to_condition(predicate),), ('bool',), 'int', True),)
     )
 
 
@@ -110,7 +112,7 @@ def _vote(name):
     return lambda fn, node, mask, predicate: Expr(
         'flag',
         BOOL,
-        (native_call(name, INT, (mask, convert.to_condition(predicate)), ('unsigned int', 'bool'), 'int', True),),
+        (native_call(name, INT64, (mask, convert.to_condition(predicate)), ('unsigned int', 'bool'), 'int', True),),
     )
 
 
@@ -131,7 +133,7 @@ def _eq_sync(fn, node, mask, predicate):
 
 def _lane_mask_call(name, args=(), parameter_types=()):
     "Return a call of a function that returns a lane mask"
-    return native_call(name, INT, args, parameter_types, 'unsigned int', True, 0, 2**32 - 1)
+    return native_call(name, INT64, args, parameter_types, 'unsigned int', True, 0, 2**32 - 1)
 
 
 @register('cuda.ballot_sync')
@@ -147,9 +149,9 @@ def _match_any(fn, node, mask, value):
 @register('cuda.match_all_sync')
 def _match_all(fn, node, mask, value):
     all_equal = fn.temporary(node, 'same', 'int32', Expr('const', 'int32', value=1), low=0, high=1)
-    args = mask, convert.require_number(value), Expr('pointer_to', INT, (all_equal,))
+    args = mask, convert.require_number(value), Expr('pointer_to', INT64, (all_equal,))
     lanes = _lane_mask_call('__match_all_sync', args, ('unsigned int', None, None))
-    return tuple_expr([fn.temporary(node, 'match', INT, lanes), convert.to_condition(all_equal)])
+    return tuple_expr([fn.temporary(node, 'match', INT64, lanes), convert.to_condition(all_equal)])
 
 
 @register('cuda.activemask')
@@ -159,7 +161,7 @@ def _activemask(fn, node):
 
 @register('cuda.lanemask_lt')
 def _lanemask_lt(fn, node):
-    return Expr('sub', INT, (Expr('shl', INT, (const(1), Expr('lane', INT))), ONE))
+    return Expr('sub', INT64, (Expr('shl', INT64, (const(1), Expr('lane', INT64))), ONE))
 
 
 def _constant_sizes(fn, node, shape):
@@ -242,7 +244,7 @@ def _bit_operation(op):
         a = convert.bool_to_int(convert.require_number(a))
         return Expr(
             'bits',
-            INT if op != 'brev' else 'int32' if a.type in ('int8', 'int16', 'uint8', 'uint16') else a.type,
+            INT64 if op != 'brev' else 'int32' if a.type in ('int8', 'int16', 'uint8', 'uint16') else a.type,
             (a,),
             op,
         )

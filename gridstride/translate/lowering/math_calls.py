@@ -4,7 +4,7 @@ import functools
 import math
 
 from ..tree import Expr, ZERO, const, constant_value, tuple_expr
-from ..types import BOOL, DOUBLE, FLOAT, HALF, INT, FLOATS, WEAK, INTEGERS, is_int, join_types, is_unsigned
+from ..types import BOOL, DOUBLE, FLOAT, HALF, INT64, FLOATS, WEAK, INTEGERS, is_int, join_types, is_unsigned
 from . import convert, operators
 from .call_table import CALLS, register, native_call
 
@@ -108,7 +108,7 @@ def _rounding(name, to_integer):
         if a.type in INTEGERS:
             return convert.widen(a) if to_integer else convert.to_float(a, fn.numba_types)
         rounded_expr = math_call(fn, name, a)
-        return Expr('cast', INT, (rounded_expr,), 'int64') if to_integer else rounded_expr
+        return Expr('cast', INT64, (rounded_expr,), 'int64') if to_integer else rounded_expr
 
     return lower
 
@@ -125,7 +125,9 @@ def _round(fn, node, a, digits=None):
     a = convert.require_number(a)
     if digits is None:
         return (
-            convert.cast('int64', a) if a.type in INTEGERS else Expr('cast', INT, (math_call(fn, 'rint', a),), 'int64')
+            convert.cast('int64', a)
+            if a.type in INTEGERS
+            else Expr('cast', INT64, (math_call(fn, 'rint', a),), 'int64')
         )
     n = constant_value(digits)
     if n is None:
@@ -191,7 +193,7 @@ CALLS['math.modf'] = CALLS['np.modf'] = _modf
 def _frexp(fn, node, a):
     x = convert.to_float(a, fn.numba_types)
     exponent = fn.temporary(node, 'exponent', 'int32', Expr('const', 'int32', value=0), low=-1100, high=1100)
-    pointer = Expr('pointer_to', INT, (exponent,))
+    pointer = Expr('pointer_to', INT64, (exponent,))
     mantissa = fn.temporary(node, 'mantissa', x.type, Expr('math', x.type, (x, pointer), 'frexp'))
     return tuple_expr([mantissa, exponent])
 
@@ -202,7 +204,7 @@ CALLS['math.frexp'] = CALLS['np.frexp'] = _frexp
 @register('math.ldexp', 'np.ldexp')
 def _ldexp(fn, node, a, n):
     x = convert.to_float(a, fn.numba_types)
-    return Expr('math', x.type, (x, Expr('cast', INT, (convert.bool_to_int(n),), 'int32')), 'ldexp')
+    return Expr('math', x.type, (x, Expr('cast', INT64, (convert.bool_to_int(n),), 'int32')), 'ldexp')
 
 
 def _extremum(op):

@@ -62,7 +62,7 @@ COMPARISONS = {
     ast.Is: '==',
     ast.IsNot: '!=',
 }
-_EXPENSIVE_OPS = {'load', 'device', 'atomic', 'call', 'math', 'shuffle', 'let', 'floordiv', 'mod', 'pow'}
+_EXPENSIVE_OPS = {'load', 'device_call', 'atomic', 'call', 'math', 'shuffle', 'let', 'floordiv', 'mod', 'pow'}
 
 
 def is_cheap(expr):

@@ -4,7 +4,7 @@ import ast
 from types import SimpleNamespace
 
 from ..tree import ONE, ZERO, Expr, constant_value
-from ..types import INT, FLOATS, describe_type, join_types
+from ..types import INT64, FLOATS, describe_type, join_types
 from . import convert
 from .assignments import Assignments
 
@@ -183,7 +183,7 @@ class Lowering(Assignments):
         if not isinstance(stmt.target, ast.Name):
             raise self.error(stmt, 'the target of a loop over range must be one name')
         variable = self.stores[stmt.target]
-        self.add_type(stmt, variable, INT)
+        self.add_type(stmt, variable, INT64)
         self.emit('for', stmt, var=variable, start=start, stop=stop, step=step, body=self.lower_block(stmt.body))
 
     def range_bounds(self, stmt, range_call):

@@ -5,7 +5,7 @@ import numpy as np
 from ..flow import Variable
 from ..source import Source
 from ..tree import ONE, ZERO, Expr, Buffer, View, view_expr, const, constant_value, contiguous_strides, tuple_expr
-from ..types import DOUBLE, INT, WEAK, Array, ArrayArgument, ScalarArgument, join_types
+from ..types import DOUBLE, INT64, WEAK, Array, ArrayArgument, ScalarArgument, join_types
 from .arrays import Arrays
 from .statements import Lowering
 
@@ -62,11 +62,11 @@ class Unit:
         ndim, takes_stride = argument_type.ndim, argument_type.takes_stride
         buffer = Buffer(name, argument_type.dtype, 'param', ndim)
         buffer.argument = argument_type
-        sizes = [Expr('size', INT, value=(buffer, d)) for d in range(ndim)]
-        start = Expr('start', INT, value=buffer) if argument_type.has_negative_stride else ZERO
+        sizes = [Expr('size', INT64, value=(buffer, d)) for d in range(ndim)]
+        start = Expr('start', INT64, value=buffer) if argument_type.has_negative_stride else ZERO
         strides = contiguous_strides(sizes)
         if any(takes_stride):
-            strides = [Expr('stride', INT, value=(buffer, d)) if takes_stride[d] else ONE for d in range(ndim)]
+            strides = [Expr('stride', INT64, value=(buffer, d)) if takes_stride[d] else ONE for d in range(ndim)]
         buffer.view = View(buffer, sizes, strides, start, is_contiguous=not any(takes_stride))
         return view_expr(buffer.view)
 
@@ -92,7 +92,7 @@ class Unit:
         callee = self.device_function(py_func, source, args)
         for argument, parameter in zip(args, callee.parameter_exprs):
             _propagate_writes(argument, parameter)
-        call_expr = Expr('device', callee.result_type, args, callee)
+        call_expr = Expr('device_call', callee.result_type, args, callee)
         is_tuple = isinstance(callee.result_type, tuple) and not isinstance(callee.result_type, Array)
         return self.unpack_result(fn, node, call_expr, callee) if is_tuple else call_expr
 
@@ -171,7 +171,7 @@ def _parameter_view(view, name):
     buffer = Buffer(name, view.buffer.dtype, 'argument', view.ndim)
 
     def constant_or_parameter(op, axis, size):
-        return size if size is None or constant_value(size) is not None else Expr(op, INT, value=(buffer, axis))
+        return size if size is None or constant_value(size) is not None else Expr(op, INT64, value=(buffer, axis))
 
     sizes = [constant_or_parameter('size', axis, size) for axis, size in enumerate(view.sizes)]
     if view.is_contiguous and None not in sizes[1:]:

@@ -29,7 +29,7 @@ from ..tree import (
     contiguous_strides,
     tuple_expr,
 )
-from ..types import BOOL, C_NAMES, DOUBLE, INT, UINT, WEAK, Array, describe_type, join_types, value_type
+from ..types import BOOL, C_NAMES, DOUBLE, INT64, UINT64, WEAK, Array, describe_type, join_types, value_type
 from . import convert, operators
 from .call_table import CALLS, builtin, table_name
 from .function import Function
@@ -99,7 +99,7 @@ def _is_finite(value):
 
 def _integer_type(value):
     "Return the type of the Python int `value`"
-    return INT if -(2**63) <= value < 2**63 else UINT
+    return INT64 if -(2**63) <= value < 2**63 else UINT64
 
 
 def _is_array(value):
@@ -264,7 +264,7 @@ class Values(Function):
                 raise self.error(node, f'{path}: expected .x, .y or .z')
             return builtin(path[5:])
         if path == 'cuda.laneid':
-            return Expr('lane', INT)
+            return Expr('lane', INT64)
         if path == 'cuda.warpsize':
             return const(32)
         if path in CALLS or path in _INDEX_VARIABLES or any(name.startswith(path + '.') for name in CALLS):
@@ -281,7 +281,7 @@ class Values(Function):
         view = expr.value
         if name == 'shape':
             sizes = enumerate(view.sizes)
-            return tuple_expr([Expr('size_of', INT, value=(view, axis)) if s is None else s for axis, s in sizes])
+            return tuple_expr([Expr('size_of', INT64, value=(view, axis)) if s is None else s for axis, s in sizes])
         if name == 'size':
             n = ONE
             for axis in range(view.ndim):
