@@ -2,7 +2,7 @@
 
 `gridstride cpp program.cu` does the same as `python -m gridstride.cpp program.cu`: a command is the function `main` of
 a module, called with the arguments after the command. The exit status is 0 without findings, 1 with findings (of a
-kernel, in a refused submission, or something that `doctor` would fix), and 2 for a wrong command line or an
+kernel, in a rejected submission, or something that `doctor` would fix), and 2 for a wrong command line or an
 input that cannot be used; `run`, `cpp` and `as_gpu` end with the exit status of the program, or 1 after a finding.
 """
 
@@ -35,7 +35,7 @@ COMMANDS = {  # name -> (module, {arguments: description})
     'judge': (
         'gridstride.judge.__main__',
         {
-            'submission.py': 'judge a kernel: accept it, or refuse it with the reason',
+            'submission.py': 'judge a kernel: accept it, or reject it with the reason',
             'submit kernel.py': 'write a submission from a kernel, and judge it',
         },
     ),

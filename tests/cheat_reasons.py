@@ -9,7 +9,7 @@ REASONS = dict(
     patches_check='patched', patches_judge='patched', patches_timer='patched', process_stays='late',
     returns_input='alias', side_stream='stream', thread_finishes_later='late', zeroes_inputs='inputs',
 )
-# A GPU shows work on another stream by what it does: how long it runs, or the answer that is not there yet
+# A GPU shows work on another stream by what it does: how long it runs, or the output that is not there yet
 MORE_REASONS = dict(process_stays=('clock',), side_stream=('late', 'replay', 'wrong later', 'unwritten'))
 
 

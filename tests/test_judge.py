@@ -82,7 +82,7 @@ print('folder', os.getcwd(), flush=True)
 '''
     v = verdict('return torch.softmax(data, -1)', head)
     assert v.code == 'late' and '2 processes' in v.reason, str(v)
-    folder = re.search('^folder (/.+)', v.output, re.M)[1]  # there may be warnings, too
+    folder = re.search('^folder (/.+)', v.log, re.M)[1]  # there may be warnings, too
     assert not Path(folder).exists() and not running(seconds)
 
 
@@ -209,7 +209,7 @@ def test_what_it_printed_is_kept(monkeypatch):
     "All of it, and nothing else, though its process is killed"
     monkeypatch.delenv('PYTHONUNBUFFERED', raising=False)
     monkeypatch.setattr(processes, '_servers', {})
-    assert verdict("print('hello'); return data").output == 'hello'
+    assert verdict("print('hello'); return data").log == 'hello'
     processes.stop()
 
 

@@ -68,8 +68,8 @@ def attack(text, **values):
     "The verdict on a submission with these values in it, and what it said, which must fit into what a verdict keeps"
     for name, value in values.items(): text = text.replace(name, repr(value))
     v = judge(PRELUDE + text, 'softmax')
-    assert not v.accepted or len(v.output) < processes._MAX_OUTPUT_TEXT, 'the output was cut off: print less'
-    said = [json.loads(o) for o in v.output.splitlines() if o.startswith('{')]
+    assert not v.accepted or len(v.log) < processes._MAX_LOG_CHARACTERS, 'the log was cut off: print less'
+    said = [json.loads(o) for o in v.log.splitlines() if o.startswith('{')]
     return v, {k: x for o in said for k, x in o.items()}
 
 
@@ -541,7 +541,7 @@ say(size=[o.f_blocks * o.f_frsize for o in folders], files=[o.f_files for o in f
 place = libc.shmat(libc.shmget(0, ctypes.c_size_t(700 << 20), 0o1600), None, 0)
 ctypes.memset(place, 1, 700 << 20)
 libc.shmdt(ctypes.c_void_p(place))'''),
-    ('64 MiB of output', "for _ in range(2): os.write(1, b'x' * (48 << 20))"),
+    ('64 MiB of printed text', "for _ in range(2): os.write(1, b'x' * (48 << 20))"),
 ], ids=['memfd', 'files', 'sysv', 'output'])
 def test_what_no_process_has_mapped_is_counted_too(where, text, monkeypatch):
     limit_memory(monkeypatch, 1 << 29)
@@ -757,8 +757,8 @@ def test_its_words_are_few():
     "However many kernels it says that it launched"
     v, _ = attack('''
 machines, many = sys.modules['gridstride.judge.devices'], {f'{i:0190}': 1 for i in range(5000)}
-take = machines.Cpu.take_answer
-machines.Cpu.take_answer = lambda self, items: (items, {**take(self, items)[1], 'launches': many})
+take = machines.Cpu.take_output
+machines.Cpu.take_output = lambda self, items: (items, {**take(self, items)[1], 'launches': many})
 machines.Gpu.kernels = lambda self, f, data: many
 ''')
     assert v and 10_000 < len(str(v)) < 30_000
@@ -805,7 +805,7 @@ say(key=attempt(lambda: open(KEY).read()), own=attempt(lambda: put(j.__file__, '
         and not o.startswith(('null', 'zero', 'full', 'random', 'urandom', 'std', 'nvidia', 'kfd'))
         and not attempt(lambda: open('/dev/' + o, 'rb').close()).startswith('no: ')])
 ''', KEY=key.name, JUDGE=os.getpid(), HOME=str(Path.home()))
-    assert v.accepted and got['folder'] == '1' and got['traced'] == -1, (str(v), v.output, got)
+    assert v.accepted and got['folder'] == '1' and got['traced'] == -1, (str(v), v.log, got)
     assert got['named'] == '5' and got['devices'] > 3, got  # CUDA's driver names its threads
     for what in ('key', 'own', 'memory', 'signalled', 'environ', 'home', 'parent', 'system'):
         assert got[what].startswith('no: '), (what, got)
@@ -840,7 +840,7 @@ seccomp._DENIED_CALLS = {[(name, *numbers) for name, numbers in denied.items()]}
 prctl(38, 1)
 assert seccomp.install_filter()
 v = judge(honest()['softmax_torch'])
-print(json.dumps([v.code, v.isolation, str(v) + v.output]))"""
+print(json.dumps([v.code, v.isolation, str(v) + v.log]))"""
     done = subprocess.run([sys.executable, '-c', code], cwd=Path(__file__).parents[1], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     code, held, said = json.loads(done.stdout)
@@ -919,8 +919,8 @@ def test_events_on_a_cpu_are_not_believed():
     "There are none, so none may shorten a time"
     v, _ = attack('''
 cpu = sys.modules['gridstride.judge.devices'].Cpu
-take = cpu.take_answer
-cpu.take_answer = lambda self, items: (items, {**take(self, items)[1], 'event_seconds': 1e-9})
+take = cpu.take_output
+cpu.take_output = lambda self, items: (items, {**take(self, items)[1], 'event_seconds': 1e-9})
 ''')
     assert not v or min(v.times) > 1e-6, str(v)
 

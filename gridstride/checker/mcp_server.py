@@ -112,7 +112,7 @@ TOOLS = {  # name -> (function of `run_confined` and the arguments, description,
     ),
     'judge': (
         _judge,
-        'Judge a submission with custom_kernel(data) or ModelNew: accept it, or refuse it with the reason.',
+        'Judge a submission with custom_kernel(data) or ModelNew: accept it, or reject it with the reason.',
         _schema('source task', source=_SOURCE, task=dict(type='string', description='the name of the task')),
     ),
 }

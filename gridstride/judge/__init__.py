@@ -4,17 +4,17 @@ A submission is a file in the format of the public leaderboards: `custom_kernel(
 `#!POPCORN leaderboard NAME` and `#!POPCORN gpu NAME`) or `ModelNew` (KernelBench's). It runs in a separate process,
 forked from a server process that has never received a task:
 
-- each call has new random inputs, whose seeds come from the operating system; inputs are sent and answers are received
+- each call has new random inputs, whose seeds come from the operating system; inputs are sent and outputs are received
   as bytes. The float64 reference and all comparisons run in the judge's process, which runs no code of the submission
-  and unpickles nothing from it. So a submission cannot find the correct answer in its own process;
-- the judge's clock runs from the first byte of the inputs to the last byte of the answer, in the judge's process. Work
-  after that is not in the answer, and work before it cannot depend on the inputs. There is no warm-up and no unchecked
-  call, so only correct answers are timed. While the reference is timed, all processes of the submission are stopped;
+  and unpickles nothing from it. So a submission cannot find the correct output in its own process;
+- the judge's clock runs from the first byte of the inputs to the last byte of the output, in the judge's process. Work
+  after that is not in the output, and work before it cannot depend on the inputs. There is no warm-up and no unchecked
+  call, so only correct outputs are timed. While the reference is timed, all processes of the submission are stopped;
 - memory that the submission allocates is full of NaN, and inputs have the same addresses in each call. Some inputs are
   earlier inputs with one changed value or with shuffled values. Hidden sizes are mixed with public sizes, in a random
   order;
 - a supervisor process kills all processes that a submission started, on Linux also those that left its session; each
-  answer has a time limit. In a verdict, control characters in a submission's text are escaped.
+  output has a time limit. In a verdict, control characters in a submission's text are escaped.
 
 On Linux the submission's process is a sandbox, which `Verdict.isolation` lists (`verdicts.ISOLATION`):
 
@@ -30,7 +30,7 @@ On Linux the submission's process is a sandbox, which `Verdict.isolation` lists 
   writable, /proc shows the names of other processes, and named sockets are reachable;
 - a seccomp filter denies sockets other than Unix sockets, and ten system calls that kernels do not need;
 - no capabilities, no keys of the session's keyring, an environment of listed variables without secrets, and limits:
-  half of the memory, files in memory included, 256 processes, 1,024 open files, 1 GiB per file, 64 MiB of output.
+  half of the memory, files in memory included, 256 processes, 1,024 open files, 1 GiB per file, 64 MiB of printed text.
 
 Elsewhere (macOS, containers that deny both) it runs like any program of yours, with resource limits only, and the
 verdict says "not isolated on this system". Files outside the hidden folders that all users, or this user, can read
@@ -39,20 +39,19 @@ driver: run submissions of attackers in a virtual machine.
 
 A submission shares its interpreter with the code that calls it, so no report from its process is trusted. That code
 detects patched functions, threads that keep running, streams that are never waited for, inspected frames and objects,
-and
-changed inputs. A submission can prevent this, so such reports, like the launch counts of a verdict, only add the reason
-to a rejection. On a CPU a file whose answer is correct in a second process, where launches do nothing, is rejected;
-a submission that detects the second process (with a kernel whose launch has no effect there), and returns a wrong
-answer in it, is not detected. On a GPU the time between two events is measured in the submission's process, so a
+and changed inputs. A submission can prevent this, so such reports, like the launch counts of a verdict, only add the
+reason to a rejection. On a CPU a file whose output is correct in a second process, where launches do nothing, is
+rejected; a submission that detects the second process (with a kernel whose launch has no effect there), and returns a
+wrong output in it, is not detected. On a GPU the time between two events is measured in the submission's process, so a
 submission that replaces the driver below torch can make it shorter. The time must be positive and at most that of the
 call; work outside the events is detected if it takes more than half as long as the transfers of a call (`clock`).
 
 What this judge, like any such judge, cannot detect:
 
-- a correct answer from a library where a kernel was required: `Verdict.launch_counts` lists what ran. A file is
-  rejected if its kernels never run, or if its answer is correct even though its launches do nothing (on a GPU, only
+- a correct output from a library where a kernel was required: `Verdict.launch_counts` lists what ran. A file is
+  rejected if its kernels never run, or if its output is correct even though its launches do nothing (on a GPU, only
   launches from Python: those of a module from `load_inline` are not detected); a file without kernels is not rejected;
-- an answer that is typical of random normal inputs, within the tolerance;
+- an output that is typical of random normal inputs, within the tolerance;
 - a kernel that is wrong for inputs that were not tried: special values, sizes beyond those that a task draws, races
   that did not happen. On a CPU, the emulator's checks find many of these;
 - a cache whose key is a whole input: it never hits, so it only costs time.

@@ -13,7 +13,7 @@ from ..support.lazy_exports import require, run_command
 from .samples import honest
 
 _DESCRIPTION = """Judge a submission: run it in a separate process with new random inputs, and report either that its
-answers are correct and (on a machine with a GPU) how long they take, or the reason for which it is rejected.
+outputs are correct and (on a machine with a GPU) how long they take, or the reason for which it is rejected.
 To write a submission: python -m gridstride.judge submit -h"""
 _EPILOG = """The exit status is 0 if it is accepted, 1 if it is rejected, and 2 for a wrong command line.
 On Linux a submission runs in a sandbox, without the network, other processes or your home folder. If the system
@@ -57,8 +57,8 @@ def _judge(argv):
         verdict = judge(Path(options.file), options.task, timeout=options.timeout, timing=options.timing)
     except ValueError as e:
         parser.error(f'{e}; choose one with --task NAME')
-    printed = [f'  | {line}' for line in verdict.output.splitlines()]
-    print(verdict, *(['  output of the submission:', *printed] if printed else []), sep='\n')
+    printed = [f'  | {line}' for line in verdict.log.splitlines()]
+    print(verdict, *(['  log of the submission:', *printed] if printed else []), sep='\n')
     return not verdict
 
 

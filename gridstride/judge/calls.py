@@ -1,4 +1,4 @@
-"Make the calls of a submission, check each answer, and find the reason for a wrong one."
+"Make the calls of a submission, check each output, and find the reason for a wrong one."
 
 import math
 import random
@@ -16,15 +16,15 @@ from . import wire
 from .tolerance import Mismatch, find_mismatch
 from .processes import Process
 
-# Seconds for which a GPU may be busy after the copy of the answer. Without remaining work, synchronizing with an H100
+# Seconds for which a GPU may be busy after the copy of the output. Without remaining work, synchronizing with an H100
 # on a busy host took 15 to 140 us in 139 of 141 calls, and at most 260 us. With work for which the submission does not
-# wait, it took as long as that work: 8 to 10 ms in `tests/kernels/check_judge_gpu.py`. Shorter work makes the answer
+# wait, it took as long as that work: 8 to 10 ms in `tests/kernels/check_judge_gpu.py`. Shorter work makes the output
 # wrong.
 _MAX_BUSY_SECONDS = 2e-3
 _MAX_TEXT = 200  # characters that are kept of a string from a submission's process
 _MAX_KERNELS = 100  # number of reported kernels that are kept
 
-Call = namedtuple('Call', 'sizes data answer facts seconds')  # answer: a list of tensors, () after the checks
+Call = namedtuple('Call', 'sizes data output facts seconds')  # output: a list of tensors, () after the checks
 
 
 class Rejection(Exception):
@@ -72,8 +72,8 @@ def _shuffle_values(x, rng):
     return flat[[0, *inner_indices, flat.numel() - 1]].reshape(x.shape) if inner_indices else x.clone()
 
 
-def _max_answer_bytes(expected):
-    "Return the largest number of bytes that an answer may have"
+def _max_output_bytes(expected):
+    "Return the largest number of bytes that an output may have"
     return 8 * sum(tensor.numel() for tensor in expected) + 4096
 
 
@@ -109,7 +109,7 @@ _FACT_TYPES = dict(
 
 
 def _valid_facts(header):
-    "Return the facts in the header of an answer that have the right type"
+    "Return the facts in the header of an output that have the right type"
     facts = header.get('facts')
     facts = {k: v for k, v in facts.items() if type(v) is _FACT_TYPES.get(k)} if isinstance(facts, dict) else {}
     facts = {k: v[:_MAX_TEXT] if isinstance(v, str) else v for k, v in facts.items()}
@@ -157,7 +157,7 @@ class CallChecker:
         return _change_floats(self.task, last, lambda x: change(x, self.rng))
 
     def compute_expected(self, data):  # (tensors, error scales)
-        "Compute the correct answer in float64, and its error scale, on the device; nothing is cached"
+        "Compute the correct output in float64, and its error scale, on the device; nothing is cached"
         data = _to_float64(data, self.device)
         reference_data = _to_float64(data, self.device)  # the reference may write to its inputs
         expected = _as_tuple(self.task.ref_kernel(reference_data))
@@ -176,19 +176,19 @@ class CallChecker:
         return header, [wire.tensor_bytes(x) for x in items if isinstance(x, torch.Tensor)]
 
     def call(self, data, sizes, expected_and_scales=None):  # the result of `compute_expected(data)`, if known
-        "Make, time and check a call; its time is from the first byte of the inputs to the last byte of the answer"
+        "Make, time and check a call; its time is from the first byte of the inputs to the last byte of the output"
         expected, scales = expected_and_scales or self.compute_expected(data)
         header, blobs = self.call_message(data)
         begin = time.perf_counter()
-        answer_header, answer_blobs = self.process.request(header, blobs, _max_answer_bytes(expected))
+        output_header, output_blobs = self.process.request(header, blobs, _max_output_bytes(expected))
         seconds = time.perf_counter() - begin
         self.check_reports()
         _, returned_blobs = self.process.receive(sum(map(len, blobs)), make_buffer=self.buffer_maker())
         self.check_reports()
-        answer = self.parse_tensors(answer_header, answer_blobs)
-        call = Call(sizes, data, answer, _valid_facts(answer_header), seconds)
+        output = self.parse_tensors(output_header, output_blobs)
+        call = Call(sizes, data, output, _valid_facts(output_header), seconds)
         self.check_call(call, blobs, returned_blobs, expected, scales)
-        self.calls.append(call._replace(answer=()))
+        self.calls.append(call._replace(output=()))
 
     def buffer_maker(self):
         "Return a function that reuses the buffers of the last call, because new memory pages take longer than copies"
@@ -203,15 +203,15 @@ class CallChecker:
         return make_buffer
 
     def parse_tensors(self, header, blobs):
-        "Return the tensors of an answer; raises `Rejection` if they cannot be read"
+        "Return the tensors of an output; raises `Rejection` if they cannot be read"
         try:
-            blobs_and_descriptions = zip(blobs, header['answer'], strict=True)
+            blobs_and_descriptions = zip(blobs, header['output'], strict=True)
             return [
                 wire.tensor_from_bytes(blob, description['dtype'], description['shape'])
                 for blob, description in blobs_and_descriptions
             ]
         except (wire.ProtocolError, KeyError, TypeError, ValueError) as e:
-            raise Rejection('type', f'{self.call_label()} the answer cannot be read: {e}') from None
+            raise Rejection('type', f'{self.call_label()} the output cannot be read: {e}') from None
 
     def call_label(self):
         "Return a prefix for messages: the number of the current call"
@@ -232,17 +232,17 @@ class CallChecker:
         self.check_values(call, expected, scales)
         if self.device == 'cpu' and self.submission.kernels and not call.facts.get('launches'):
             names = ', '.join(self.submission.kernels)
-            text = f'the answer is correct, but none of its kernels ({names}) ran'
+            text = f'the output is correct, but none of its kernels ({names}) ran'
             raise Rejection('fallback', f'{self.call_label()} {text}')
 
     def check_tensor_types(self, facts):
-        "Check that the answer has plain tensors with their own memory"
+        "Check that the output has plain tensors with their own memory"
         if text := facts.get('returned'):
             raise Rejection('type', f'{self.call_label()} {text}')
         if text := facts.get('unusual'):
             raise Rejection('subclass', f'{self.call_label()} the submission returned {text}')
         if facts.get('alias') is not None:
-            raise Rejection('alias', f'{self.call_label()} the answer shares the memory of input {facts["alias"]}')
+            raise Rejection('alias', f'{self.call_label()} the output shares the memory of input {facts["alias"]}')
 
     def check_finished(self, facts):
         "Check that the submission had finished all work when it returned"
@@ -257,7 +257,7 @@ class CallChecker:
             )
         if not (busy_seconds := facts.get('busy_seconds', 0)) <= _MAX_BUSY_SECONDS:
             raise Rejection(
-                'stream', f'{self.call_label()} the GPU was busy for {busy_seconds * 1e3:.3g} ms after the answer'
+                'stream', f'{self.call_label()} the GPU was busy for {busy_seconds * 1e3:.3g} ms after the output'
             )
 
     def check_times(self, call):
@@ -280,104 +280,104 @@ class CallChecker:
                 raise Rejection('inputs', f'{self.call_label()} {num_changed} elements of input {i} were changed')
 
     def check_values(self, call, expected, scales):
-        "Check that the answer is correct; if it is not, find the most likely cause"
-        mismatch = self.find_mismatch(call.answer, expected, scales, call.sizes)
+        "Check that the output is correct; if it is not, find the most likely cause"
+        mismatch = self.find_mismatch(call.output, expected, scales, call.sizes)
         if mismatch is None and self.task.check_implementation:
-            answer = call.answer[0] if len(call.answer) == 1 else call.answer
-            is_correct, text = self.task.check_implementation(call.data, answer)
+            output = call.output[0] if len(call.output) == 1 else call.output
+            is_correct, text = self.task.check_implementation(call.data, output)
             if not is_correct:
                 raise Rejection('wrong', f'{self.call_label()} the check of the task reports: {text}')
         if mismatch:
             self.diagnose(call, mismatch, expected, scales)
 
-    def find_mismatch(self, answer, expected, scales, sizes):
-        "Return the `Mismatch` of the first wrong tensor of an answer; None if all are correct"
-        if len(answer) != len(expected):
-            return Mismatch('type', f'it returned {len(answer)} tensors; expected {len(expected)}')
+    def find_mismatch(self, output, expected, scales, sizes):
+        "Return the `Mismatch` of the first wrong tensor of an output; None if all are correct"
+        if len(output) != len(expected):
+            return Mismatch('type', f'it returned {len(output)} tensors; expected {len(expected)}')
         reduction_length = self.task.reduction_length(**sizes)
-        triples = zip((x.to(self.device) for x in answer), expected, scales, strict=True)
+        triples = zip((x.to(self.device) for x in output), expected, scales, strict=True)
         mismatches = (find_mismatch(x, y, scale, self.task.dtype, reduction_length) for x, y, scale in triples)
         return next(filter(None, mismatches), None)
 
-    # The cause of a wrong answer
+    # The cause of a wrong output
     def diagnose(self, call, mismatch, expected, scales):
-        "Raise `Rejection` for a wrong answer, with its most likely cause"
+        "Raise `Rejection` for a wrong output, with its most likely cause"
         problem = f'{self.call_label()} {mismatch.text}'
         if mismatch.code == 'type':
             raise Rejection('type', problem)
         if self.becomes_correct(call.sizes, expected, scales):
             raise Rejection(
-                'late', f'{self.call_label()} the answer was wrong when the call returned, and correct shortly after'
+                'late', f'{self.call_label()} the output was wrong when the call returned, and correct shortly after'
             )
         if i := self.find_replayed_call(call):
-            raise Rejection('replay', f'{self.call_label()} the answer equals that of call {i}, which had other inputs')
+            raise Rejection('replay', f'{self.call_label()} the output equals that of call {i}, which had other inputs')
         if test := self.find_known_test(call):
-            text = f'the answer is correct for the public test {test}, but this call has other inputs'
+            text = f'the output is correct for the public test {test}, but this call has other inputs'
             raise Rejection('seed', f'{self.call_label()} {text}')
         if self.was_correct(call.sizes):
-            raise Rejection('wrong later', f'{problem}; an earlier answer for the same sizes was correct')
+            raise Rejection('wrong later', f'{problem}; an earlier output for the same sizes was correct')
         if self.calls and self.is_wrong_now():
             raise Rejection(
-                'wrong later', f'{problem}; a new answer for the sizes of call 1 is also wrong, but call 1 was correct'
+                'wrong later', f'{problem}; a new output for the sizes of call 1 is also wrong, but call 1 was correct'
             )
         if self.calls:
             sizes = sizes_text(call.sizes)
             raise Rejection('shapes', f'{problem}; correct for other sizes, but never for these: {sizes}')
         if mismatch.code not in ('unwritten', 'nan') and self.is_constant(call):
-            raise Rejection('constant', f'{self.call_label()} the answer does not depend on the input')
+            raise Rejection('constant', f'{self.call_label()} the output does not depend on the input')
         raise Rejection(mismatch.code, problem)
 
     def becomes_correct(self, sizes, expected, scales):
-        "Return whether the last answer becomes correct after all remaining work has ended"
-        header, blobs = self.process.request(dict(op='resend'), max_bytes=_max_answer_bytes(expected))
+        "Return whether the last output becomes correct after all remaining work has ended"
+        header, blobs = self.process.request(dict(op='resend'), max_bytes=_max_output_bytes(expected))
         try:
-            answer = self.parse_tensors(header, blobs)
+            output = self.parse_tensors(header, blobs)
         except Rejection:
             return False
-        return self.find_mismatch(answer, expected, scales, sizes) is None
+        return self.find_mismatch(output, expected, scales, sizes) is None
 
-    def is_answer_for(self, call, data):
-        "Return whether the answer of a call is correct for other data of the same sizes"
-        return self.find_mismatch(call.answer, *self.compute_expected(data), call.sizes) is None
+    def is_correct_for(self, call, data):
+        "Return whether the output of a call is correct for other data of the same sizes"
+        return self.find_mismatch(call.output, *self.compute_expected(data), call.sizes) is None
 
     def find_replayed_call(self, call):
-        "Return the number of the earlier call whose answer this call returned; None if there is none"
+        "Return the number of the earlier call whose output this call returned; None if there is none"
         for i, earlier_call in enumerate(self.calls, 1):
-            if earlier_call.sizes == call.sizes and self.is_answer_for(call, earlier_call.data):
+            if earlier_call.sizes == call.sizes and self.is_correct_for(call, earlier_call.data):
                 return i
 
     def find_known_test(self, call):
-        "Return the sizes and seed of the public test whose answer this call returned; None if there is none"
+        "Return the sizes and seed of the public test whose output this call returned; None if there is none"
         for test in self.task.tests:
             sizes = {k: v for k, v in test.items() if k != 'seed'}
-            if sizes == call.sizes and self.is_answer_for(call, self.task.generate_input(**test)):
+            if sizes == call.sizes and self.is_correct_for(call, self.task.generate_input(**test)):
                 return sizes_text(test)
 
     def is_wrong_now(self, process=None, **options):
-        "Return whether a new answer for the sizes of the first call is wrong"
+        "Return whether a new output for the sizes of the first call is wrong"
         sizes = self.calls[0].sizes
         data = self.make_data('new seed', sizes)
-        answer = self.recompute(data, process, **options)
-        return self.find_mismatch(answer, *self.compute_expected(data), sizes) is not None
+        output = self.recompute(data, process, **options)
+        return self.find_mismatch(output, *self.compute_expected(data), sizes) is not None
 
     def recompute(self, data, process=None, **options):
-        "Make one more call, in this or another process; returns the tensors of its answer, unchecked"
+        "Make one more call, in this or another process; returns the tensors of its output, unchecked"
         header, blobs = self.call_message(data)
         process = process or self.process
-        max_bytes = _max_answer_bytes(self.compute_expected(data)[0])
-        answer_header, answer_blobs = process.request({**header, **options}, blobs, max_bytes)
+        max_bytes = _max_output_bytes(self.compute_expected(data)[0])
+        output_header, output_blobs = process.request({**header, **options}, blobs, max_bytes)
         process.receive(sum(map(len, blobs)))
-        self.has_launched = any(_valid_facts(answer_header)['launches'].values())
-        return self.parse_tensors(answer_header, answer_blobs)
+        self.has_launched = any(_valid_facts(output_header)['launches'].values())
+        return self.parse_tensors(output_header, output_blobs)
 
     def was_correct(self, sizes):
         "Return whether there was an earlier call with these sizes; all earlier calls were correct"
         return any(call.sizes == sizes for call in self.calls)
 
     def is_constant(self, call):
-        "Return whether the answer is the same for other inputs of these sizes"
-        other_answer = self.recompute(self.make_data('new seed', call.sizes))
-        return [bytes(wire.tensor_bytes(x)) for x in call.answer] == [bytes(wire.tensor_bytes(x)) for x in other_answer]
+        "Return whether the output is the same for other inputs of these sizes"
+        other_output = self.recompute(self.make_data('new seed', call.sizes))
+        return [bytes(wire.tensor_bytes(x)) for x in call.output] == [bytes(wire.tensor_bytes(x)) for x in other_output]
 
     # The complete run
     def start(self, stack):
@@ -401,8 +401,8 @@ class CallChecker:
         for kind, sizes in _plan_calls(self.task, self.rng):
             self.call(self.make_data(kind, sizes), sizes)
 
-    def check_answer_depends_on_kernels(self):
-        "Check that the kernels compute the answer, with one more call in which launches do nothing"
+    def check_output_depends_on_kernels(self):
+        "Check that the kernels compute the output, with one more call in which launches do nothing"
         if not self.submission.kernels:
             return
         try:
@@ -411,11 +411,11 @@ class CallChecker:
             kernels_are_needed = True
         if not kernels_are_needed:
             names = ', '.join(self.submission.kernels)
-            raise Rejection('fallback', f'the answer is correct even if its kernels ({names}) do nothing')
+            raise Rejection('fallback', f'the output is correct even if its kernels ({names}) do nothing')
 
     def is_wrong_without_launches(self):
-        """Return whether the answer is wrong if launches do nothing. On a CPU, a second process, whose launches never
-        do anything, computes the answer"""
+        """Return whether the output is wrong if launches do nothing. On a CPU, a second process, whose launches never
+        do anything, computes the output"""
         if self.process_without_launches:
             self.process_without_launches.receive(timeout=self.process_without_launches.timeout_for('load'))
             return self.is_wrong_now(self.process_without_launches)
@@ -428,9 +428,9 @@ class CallChecker:
             stack.enter_context(process.suspended())
         return stack
 
-    def output(self):
-        "Return the end of the submission's output"
-        return self.process.output if self.process else ''
+    def log(self):
+        "Return the end of what the submission printed"
+        return self.process.log if self.process else ''
 
     def isolation(self) -> tuple:  # keys of `verdicts.ISOLATION`
         "Return the protections that were active for the submission's process"

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from . import wire
 from ..utils import cache_dir
-from .isolation import JUDGED
+from .isolation import CACHE_SECTION
 
 _MAX_REQUESTS = 64  # per process
 _MAX_REQUEST_BYTES, _MAX_MODULE_BYTES = 16 << 20, 64 << 20
@@ -48,10 +48,10 @@ class Client:
             return None
         with self.lock, suppress(wire.ConnectionClosed, wire.ProtocolError):
             wire.send(self.sock, {}, [json.dumps(request).encode()])
-            answer, _ = wire.receive(self.sock)
-            if answer.get('log') is not None:
-                raise make_error(answer['log'])
-            folder = cache_dir() / JUDGED / str(answer.get('folder'))
+            reply, _ = wire.receive(self.sock)
+            if reply.get('log') is not None:
+                raise make_error(reply['log'])
+            folder = cache_dir() / CACHE_SECTION / str(reply.get('folder'))
             if folder.is_dir():
                 return cache.BuildResult(folder, request.build_arguments()[1], 0.0, True)
         return None
@@ -74,7 +74,7 @@ def _parse_request(blob):
 
 
 class Service(threading.Thread):
-    "A thread that answers the compile requests of a submission's process, until it is stopped"
+    "A thread that serves the compile requests of a submission's process, until it is stopped"
 
     def __init__(
         self,
@@ -104,10 +104,10 @@ class Service(threading.Thread):
         ):
             for _ in range(_MAX_REQUESTS):
                 _, blobs = wire.receive(self.sock, max_bytes=_MAX_REQUEST_BYTES)
-                wire.send(self.sock, self._answer(_parse_request(blobs[0] if blobs else b'')))
+                wire.send(self.sock, self._reply_to(_parse_request(blobs[0] if blobs else b'')))
 
-    def _answer(self, request):
-        "Return the answer to a request: the name of the module's folder, or the compiler's messages"
+    def _reply_to(self, request):
+        "Return the reply to a request: the name of the module's folder, or the compiler's messages"
         cache = import_module('gridstride.cpp.toolchain.cache')
         logs = []
 
@@ -121,7 +121,7 @@ class Service(threading.Thread):
         try:
             # The command is only a placeholder: `run_command` compiles in another process.
             arguments = {}, [['placeholder']], *request, *request.build_arguments()
-            build_result = cache.build(*arguments, section=JUDGED, shared=True, fail=make_error, run=run_command)
+            build_result = cache.build(*arguments, section=CACHE_SECTION, shared=True, fail=make_error, run=run_command)
         except RuntimeError:
             return dict(log=logs[0][: wire.MAX_TEXT]) if logs else {}
         with suppress(OSError):
@@ -135,10 +135,10 @@ class Service(threading.Thread):
         with self.start_process() as self.process:
             if self.is_stopped:
                 raise wire.ConnectionClosed
-            answer, blobs = self.process.request(dict(op='compile'), [json.dumps(request).encode()], _MAX_MODULE_BYTES)
-        names = answer.get('files')
-        if isinstance(answer.get('log'), str):
-            return 1, answer['log']
+            reply, blobs = self.process.request(dict(op='compile'), [json.dumps(request).encode()], _MAX_MODULE_BYTES)
+        names = reply.get('files')
+        if isinstance(reply.get('log'), str):
+            return 1, reply['log']
         if not isinstance(names, list) or len(names) != len(blobs) or not all(map(_is_file_name, names)):
             raise wire.ProtocolError('invalid module')
         for name, blob in zip(names, blobs):

@@ -11,7 +11,7 @@ import torch
 
 from . import wire
 
-_SETTLE_SECONDS = 0.3  # time for remaining work to end, before the judge diagnoses a wrong answer
+_SETTLE_SECONDS = 0.3  # time for remaining work to end, before the judge diagnoses a wrong output
 _PAUSE_CYCLES = 4_000_000  # about 2 ms, for which a GPU sleeps until all work of a call is queued
 _NAN_BYTE = 0xFF  # these bytes are a NaN that no arithmetic produces; `tolerance` recognizes it
 _M_PERTURB = -6  # option of glibc's mallopt: fill allocated memory with the complement of a byte
@@ -164,7 +164,7 @@ def disable_launches():
         )
 
 
-# A device copies inputs to buffers, calls the submission, and returns copies of the answer
+# A device copies inputs to buffers, calls the submission, and returns copies of the output
 class Cpu:
     "Calls on the CPU"
 
@@ -188,8 +188,8 @@ class Cpu:
         _Stream.pending_streams.clear()
         return fn(data)
 
-    def take_answer(self, tensors):
-        "Return (tensors of the answer at the end of the call, facts about the call)"
+    def take_output(self, tensors):
+        "Return (tensors of the output at the end of the call, facts about the call)"
         return tensors, dict(launches=dict(_COUNTS), streams=len(_Stream.pending_streams))
 
     def to_cpu(self, x):
@@ -227,7 +227,7 @@ def _skip_launches(skipped_kernels):
 
 
 # The timed stream first sleeps until all work is queued. Then inputs are copied to their addresses, the L2 cache is
-# overwritten, and the submission's work runs between two events. A copy of the answer is queued after the second event.
+# overwritten, and the submission's work runs between two events. A copy of the output is queued after the second event.
 # Work on another stream that does not wait for the timed stream reads the inputs of the previous call. If the timed
 # stream does not wait for the other stream, its results are missing in the copy.
 class Gpu:
@@ -283,12 +283,12 @@ class Gpu:
         self.skipped_kernels.clear()
         self.record(self.start_event)
         with _skip_launches(self.skipped_kernels) if SKIPPED_LAUNCHES else nullcontext():
-            answer = fn(data)
+            output = fn(data)
         self.record(self.stop_event)
-        return answer
+        return output
 
-    def take_answer(self, tensors):
-        "Return (copies of the answer in stream order, facts: time between the events, busy time after them)"
+    def take_output(self, tensors):
+        "Return (copies of the output in stream order, facts: time between the events, busy time after them)"
         copies = [self.clone(x) for x in tensors]
         self.record(self.copy_event)
         self.wait(self.copy_event)
@@ -321,7 +321,7 @@ def tensors_of(data):
 
 
 class BufferPool:
-    "Stores the inputs of each call at the same addresses, so that answers cached by address are detected"
+    "Stores the inputs of each call at the same addresses, so that outputs cached by address are detected"
 
     def __init__(self, device):
         self.device = device

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from . import seccomp
 
-JUDGED = 'judged'  # the section of the cache that `compiling` writes, and submissions can only read
+CACHE_SECTION = 'judged'  # the section of the cache that `compiling` writes, and submissions can only read
 _MAX_DISK = '1g'  # total size of the tmpfs folders to which a submission may write
 _MAX_FILE_BYTES = 1 << 30
 _MAX_OPEN_FILES = 1024
@@ -137,23 +137,23 @@ def _make_read_only(path, recursive=True):
     _call('syscall', _MOUNT_SETATTR, _AT_FDCWD, path.encode(), flags, attributes, len(attributes))
 
 
-def _mount_memory(path, size=_MAX_DISK):
-    "Mount an empty folder in memory at `path`, with a limit on bytes and files"
+def _mount_tmpfs(path, size=_MAX_DISK):
+    "Mount an empty tmpfs at `path`, with a limit on bytes and files"
     os.path.isdir(path) or os.makedirs(path)
     _mount('tmpfs', path, 'tmpfs', _NOSUID | _NODEV, f'size={size},nr_inodes=64k,mode=755')
 
 
-def _mount_shared_memory(paths):
-    "Mount an empty folder in memory at each of `paths`, with a common limit on bytes and files"
+def _mount_common_tmpfs(paths):
+    "Mount folders of one tmpfs at all of `paths`, so that they have a common limit on bytes and files"
     first = paths[0]
-    _mount_memory(first)
+    _mount_tmpfs(first)
     for i, path in reversed([*enumerate(paths)]):  # the first path last, because its mount contains all of them
         os.path.isdir(path) or os.makedirs(path)
         os.mkdir(f'{first}/{i}')
         _mount(f'{first}/{i}', path, flags=_BIND)
 
 
-def _restore(path, fd):
+def _bind_mount(path, fd):
     "Mount the file or folder of `fd` at `path`, which another mount has hidden"
     if os.path.isdir(f'/proc/self/fd/{fd}'):
         os.makedirs(path, exist_ok=True)
@@ -191,23 +191,23 @@ def _mount_overlay(path, lower_fd, upper):
 def _mount_empty(path):
     "Mount an empty file or folder at `path`"
     with suppress(OSError):
-        _mount_memory(path, '4k') if os.path.isdir(path) else _mount('/dev/null', path, flags=_BIND)
+        _mount_tmpfs(path, '4k') if os.path.isdir(path) else _mount('/dev/null', path, flags=_BIND)
 
 
 def _hide_folders(folders, writable, cache):
     "Hide folders, except for the needed paths in them; writes to caches are discarded at the end"
     needed, caches = _open_paths(needed_paths(folders)), _open_paths(_cache_folders(cache))
-    judged = _open_paths(filter(os.path.isdir, [os.path.join(cache, JUDGED)]))
-    _mount_shared_memory([*folders, *writable])
+    judged = _open_paths(filter(os.path.isdir, [os.path.join(cache, CACHE_SECTION)]))
+    _mount_common_tmpfs([*folders, *writable])
     for path, fd in needed.items():
-        _restore(path, fd)
+        _bind_mount(path, fd)
     for path in (os.path.expanduser('~'), tempfile.gettempdir()):
         with suppress(OSError):  # the home of some users does not exist
             os.makedirs(path, exist_ok=True)
     for path, fd in caches.items():
         _mount_overlay(path, fd, tempfile.mkdtemp(prefix='.written-', dir='/tmp'))
     for path, fd in judged.items():  # unlike an overlay, this mount shows modules that are compiled later
-        _restore(path, fd)
+        _bind_mount(path, fd)
         _make_read_only(path)
 
 
@@ -218,9 +218,9 @@ def _device_files():
 def _mount_devices():
     "Mount a /dev with only the GPUs and the devices that every program needs: no terminals, no disks"
     devices = _open_paths(_device_files())
-    _mount_memory('/dev', '1m')
+    _mount_tmpfs('/dev', '1m')
     for path, fd in devices.items():
-        _restore(path, fd)
+        _bind_mount(path, fd)
     for name, target in dict(fd='', stdin='/0', stdout='/1', stderr='/2').items():
         os.symlink(f'/proc/self/fd{target}', f'/dev/{name}')
 

@@ -15,7 +15,7 @@ from importlib import import_module
 from pathlib import Path
 
 from . import wire
-from .compiling import JUDGED, Service
+from .compiling import CACHE_SECTION, Service
 
 # Time limits in seconds, for a busy machine
 _START_SECONDS = 120.0  # the server imports torch
@@ -23,7 +23,7 @@ _COMPILE_SECONDS = 180.0  # the import of a submission calls nvcc; torch's load_
 _FORK_SECONDS = 30.0  # the server forks
 _GRACE_SECONDS = 5.0  # a supervisor ends all processes below it
 # Other limits
-_MAX_OUTPUT_TEXT = 2000  # characters of a submission's output that are kept
+_MAX_LOG_CHARACTERS = 2000  # of what a submission prints, which are kept
 _MAX_ERROR_TEXT = 400  # characters of its error message or of a report that are kept
 _MAX_REPORT_BYTES = 1 << 16  # of reports, per read
 
@@ -52,10 +52,10 @@ def _environment(device):
         OMP_NUM_THREADS='1', OPENBLAS_NUM_THREADS='1', MKL_NUM_THREADS='1', GRIDSTRIDE_QUIET='1'
     )
     variables['TORCHINDUCTOR_COMPILE_THREADS'] = '1'  # otherwise torch.compile leaves processes running
-    variables['PYTHONUNBUFFERED'] = '1'  # keeps the output of a process that is killed
+    variables['PYTHONUNBUFFERED'] = '1'  # keeps what a process printed before it is killed
     variables['GRIDSTRIDE_BACKEND'] = 'gpu' if device == 'cuda' else 'sim'
     cache = import_module('gridstride.cpp.toolchain.cache')
-    cache.make_section(JUDGED)
+    cache.make_section(CACHE_SECTION)
     variables['GRIDSTRIDE_CACHE'] = str(cache.usable_cache().absolute())
     paths = filter(None, os.environ.get('PYTHONPATH', '').split(os.pathsep))
     return variables | dict(PYTHONPATH=os.pathsep.join([_ROOT, *map(os.path.abspath, paths)]))
@@ -116,7 +116,7 @@ if hasattr(os, 'register_at_fork'):  # a fork of this process starts its own ser
 
 
 def _start(device, job, fds, process):
-    "Start a process on the server of a device, and return this server; a server that does not answer is replaced"
+    "Start a process on the server of a device, and return this server; a server that does not reply is replaced"
     if not hasattr(socket, 'send_fds'):
         raise RuntimeError('judge: submissions run in forked processes, which require Linux or macOS')
     with _lock:
@@ -126,7 +126,7 @@ def _start(device, job, fds, process):
                 server.processes.add(process)
                 return server
             server.release(retire=True)
-    raise RuntimeError('the process that starts submissions did not answer')
+    raise RuntimeError('the process that starts submissions did not reply')
 
 
 @atexit.register
@@ -148,7 +148,7 @@ class Process:
         self,
         submission,  # a `Submission`
         device: str,  # 'cpu', 'cuda', or 'lesson': the CPU without an emulated GPU for PyTorch
-        timeout: float,  # seconds per answer
+        timeout: float,  # seconds per reply
         skips_launches: bool = False,  # on a CPU: let launches do nothing
         is_compiler: bool = False,  # compile a module instead of running the submission
         worker: str = f'{__package__}.worker',  # the module whose `main` runs the submission
@@ -156,7 +156,7 @@ class Process:
         self.device = device
         self.timeout = timeout
         self.reports = []  # (code, text)
-        self.output = ''  # the end of the output, after `end`
+        self.log = ''  # the end of what the submission printed, after `end`
         self.supervisor_lines = b''  # received from the supervisor
         self.may_compile = device != 'cuda' and submission.may_compile and not is_compiler
         self.pids = ()  # of the supervisor and of the process below it
@@ -164,7 +164,7 @@ class Process:
         self.folder = tempfile.TemporaryDirectory(prefix='gridstride-judge-', ignore_cleanup_errors=True)
         if not is_compiler:
             (Path(self.folder.name) / 'submission.py').write_text(submission.text, encoding='utf-8')
-        self.output_file = tempfile.TemporaryFile()
+        self.log_file = tempfile.TemporaryFile()
         self.messages, messages_end = socket.socketpair()
         self.messages.settimeout(timeout)
         self.supervisor, supervisor_end = socket.socketpair()
@@ -174,7 +174,7 @@ class Process:
         job |= dict(
             memory_fraction=_MEMORY_FRACTION, skips_launches=skips_launches, is_compiler=is_compiler, worker=worker
         )
-        fds = [supervisor_end.fileno(), messages_end.fileno(), report_end, self.output_file.fileno()]
+        fds = [supervisor_end.fileno(), messages_end.fileno(), report_end, self.log_file.fileno()]
         self.service, requests_end = None, None
         if self.may_compile:
             requests, requests_end = socket.socketpair()
@@ -194,13 +194,13 @@ class Process:
         self.end()
 
     def request(self, header, blobs=(), max_bytes=0):
-        "Send a message, and return the header and blobs of the answer; raises `ProcessEnded` if there is none"
+        "Send a message, and return the header and blobs of the reply; raises `ProcessEnded` if there is none"
         timeout = self.timeout_for(header['op'])
         self.send(header, blobs)
         return self.receive(max_bytes, timeout)
 
     def timeout_for(self, op):
-        "Return the time limit of an answer in seconds: longer if a compiler may run"
+        "Return the time limit of a reply in seconds: longer if a compiler may run"
         may_compile = op == 'load' and self.device == 'cuda' or self.may_compile
         self.may_compile = self.may_compile and op == 'load'  # a compiler may also run in the first call
         return max(self.timeout, _COMPILE_SECONDS) if may_compile else self.timeout
@@ -227,7 +227,7 @@ class Process:
         except wire.ConnectionClosed:
             raise self._ended_error() from None
         except wire.Timeout:
-            raise wire.ProcessEnded('time', f'timed out: no answer within {timeout:g} s') from None
+            raise wire.ProcessEnded('time', f'timed out: no reply within {timeout:g} s') from None
         except wire.ProtocolError as e:
             raise wire.ProcessEnded('type', f'it sent {e}') from None
 
@@ -241,7 +241,7 @@ class Process:
             return wire.ProcessEnded('time', 'it exceeded its limit of CPU time')
         event = 'it exited' if status is None or status >= 0 else f'it was killed by {_signal_name(status)}'
         exit_code = f', with exit code {status}' if status and status > 0 else ''
-        return wire.ProcessEnded('died', f'{event} before it sent an answer{exit_code}')
+        return wire.ProcessEnded('died', f'{event} before it replied{exit_code}')
 
     def _last_supervisor_report(self):
         "Return the supervisor's last report: exit status, remaining processes, exceeded limit; None if there is none"
@@ -297,11 +297,11 @@ class Process:
             code, text = json.loads(line)
             self.reports.append((str(code), str(text)[:_MAX_ERROR_TEXT]))
 
-    def _read_output(self):
-        "Return the end of the submission's output"
-        size = self.output_file.seek(0, os.SEEK_END)
-        self.output_file.seek(max(0, size - _MAX_OUTPUT_TEXT))
-        return self.output_file.read().decode(errors='replace').strip()
+    def _read_log(self):
+        "Return the end of what the submission printed"
+        size = self.log_file.seek(0, os.SEEK_END)
+        self.log_file.seek(max(0, size - _MAX_LOG_CHARACTERS))
+        return self.log_file.read().decode(errors='replace').strip()
 
     def request_end(self):
         "Make the supervisor end all its descendants"
@@ -315,12 +315,12 @@ class Process:
         if self.service:
             self.service.stop()
         self.read_reports()
-        self.output = self._read_output()
+        self.log = self._read_log()
         self.request_end()
         report = self._last_supervisor_report()
         if report is None:
             self._kill()
-        for connection in (self.messages, self.supervisor, self.output_file):
+        for connection in (self.messages, self.supervisor, self.log_file):
             connection.close()
         os.close(self.report_pipe)
         self.folder.cleanup()

@@ -13,7 +13,7 @@ from ..utils import backend
 
 _NUM_TIMED_CALLS = 10
 # The overhead of a call is its time by the judge's clock minus the time between its CUDA events: mostly the transfer of
-# inputs and answer between the processes. A submission's overhead may be at most `_MAX_OVERHEAD_RATIO` times that of
+# inputs and output between the processes. A submission's overhead may be at most `_MAX_OVERHEAD_RATIO` times that of
 # the reference, plus `_OVERHEAD_SLACK_SECONDS`. For 25 honest submissions on an H100, with transfers of 14 to 101 ms,
 # the ratio was 0.96 to 1.12; the margin is for busy hosts.
 _MAX_OVERHEAD_RATIO, _OVERHEAD_SLACK_SECONDS = 1.5, 1e-3
@@ -113,7 +113,7 @@ def _compute_verdict(checker, timing, timeout):
             times, reference_times = _measure(stack, checker, timeout)
         if checker.device == 'cuda':
             counts = _check_kernels(checker, first_sizes)
-        checker.check_answer_depends_on_kernels()
+        checker.check_output_depends_on_kernels()
         checker.end()
         return dict(times=times, reference_times=reference_times, launch_counts=counts)
 
@@ -146,7 +146,7 @@ def judge(
     timing=None,  # whether to time submission and reference; None: if the device is 'cuda'
     device=None,  # 'cpu' or 'cuda'; None: a GPU if there is one
 ) -> Verdict:
-    """Run a submission in a separate process, and accept it if its answers are correct, otherwise reject it.
+    """Run a submission in a separate process, and accept it if its outputs are correct, otherwise reject it.
 
     A file that is not a submission, or is wrong in any way, yields a `Verdict` with the reason, not an exception.
     Raises `ValueError` for an unknown task, and for an invalid timeout or device."""
@@ -172,7 +172,7 @@ def judge(
         num_calls=len(checker.calls),
         num_sizes=len({sizes_text(call.sizes) for call in checker.calls}),
         device=_device_name(device),
-        output=checker.output(),
+        log=checker.log(),
         isolation=checker.isolation(),
     )
     return Verdict(submission.name, task.name, **fields)

@@ -27,7 +27,7 @@ _CHILD_SUBREAPER, _PARENT_DEATH_SIGNAL = 36, 1  # options of Linux's prctl
 _CHECK_SECONDS = 0.1  # between two checks of the resources of a submission
 # command of the judge -> signal to all processes of the submission; any other command ends the submission
 _SIGNALS = {b's': signal.SIGSTOP, b'c': signal.SIGCONT}
-_MAX_OUTPUT_BYTES = 64 << 20
+_MAX_LOG_BYTES = 64 << 20
 
 
 def _kill_descendants():
@@ -55,14 +55,14 @@ def _signal_all(pid, number):
         time.sleep(0.001)
 
 
-def _exceeded_limit(output, max_memory, tmpfs_bytes_before):
+def _exceeded_limit(log_fd, max_memory, tmpfs_bytes_before):
     "Describe the limit that the submission exceeds; return '' if there is none"
-    if os.fstat(output).st_blocks * 512 > _MAX_OUTPUT_BYTES:  # the output is a file on disk
-        return f'more than {_MAX_OUTPUT_BYTES >> 20} MiB of output'
+    if os.fstat(log_fd).st_blocks * 512 > _MAX_LOG_BYTES:  # the log is a file on disk
+        return f'more than {_MAX_LOG_BYTES >> 20} MiB of printed text'
     return isolation.exceeded_limit(max_memory, tmpfs_bytes_before)
 
 
-def _wait(pid, judge_socket, output, max_memory):  # (exit status or None, exceeded limit or '')
+def _wait(pid, judge_socket, log_fd, max_memory):  # (exit status or None, exceeded limit or '')
     "Wait until the process ends, exceeds a limit, or the judge ends it; execute the judge's commands"
     watched = [judge_socket]
     tmpfs_bytes_before = isolation.tmpfs_bytes()
@@ -79,13 +79,13 @@ def _wait(pid, judge_socket, output, max_memory):  # (exit status or None, excee
                 return None, ''
             _signal_all(pid, number)
             judge_socket.sendall(b'=')
-        if not ready_fds and (excess := _exceeded_limit(output, max_memory, tmpfs_bytes_before)):
+        if not ready_fds and (excess := _exceeded_limit(log_fd, max_memory, tmpfs_bytes_before)):
             return None, excess
 
 
-def _supervise(pid, judge_socket, num_own_processes, status_pipe, output, max_memory):
+def _supervise(pid, judge_socket, num_own_processes, status_pipe, log_fd, max_memory):
     "Wait for the process, kill the processes that it left, and report its end to the judge"
-    status, excess = _wait(pid, judge_socket, output, max_memory)
+    status, excess = _wait(pid, judge_socket, log_fd, max_memory)
     num_left = len(isolation.descendants()) - (num_own_processes if status is None else 0)
     for kill in (os.killpg, os.kill):
         with suppress(ProcessLookupError, PermissionError):
@@ -99,7 +99,7 @@ def _supervise(pid, judge_socket, num_own_processes, status_pipe, output, max_me
         judge_socket.sendall(json.dumps(report).encode() + b'\n')
 
 
-def _run_supervisor(pid, start_pipe, status_pipe, judge_fd, output, max_memory):
+def _run_supervisor(pid, start_pipe, status_pipe, judge_fd, log_fd, max_memory):
     "Report the processes and the isolation to the judge, and supervise the processes until they end"
     with open(start_pipe) as f:  # the pid of the first process of the namespaces, if there are any; the protections
         *first_pid, protections = f.read().splitlines() or ['[]']
@@ -109,7 +109,7 @@ def _run_supervisor(pid, start_pipe, status_pipe, judge_fd, output, max_memory):
     with socket.socket(fileno=judge_fd) as judge_socket:
         report = dict(pids=[os.getpid(), watched], isolation=json.loads(protections))
         judge_socket.sendall(json.dumps(report).encode() + b'\n')
-        _supervise(watched, judge_socket, 1 + (watched != pid), status_pipe, output, max_memory)
+        _supervise(watched, judge_socket, 1 + (watched != pid), status_pipe, log_fd, max_memory)
 
 
 def _enter_namespaces(job, start_pipe, lifeline, status_pipe):
@@ -129,7 +129,7 @@ def _enter_namespaces(job, start_pipe, lifeline, status_pipe):
     isolation.limit_processes()
 
 
-def _start(job, judge_fd, message_fd, report_fd, output, request_fd=None):
+def _start(job, judge_fd, message_fd, report_fd, log_fd, request_fd=None):
     "Fork the submission's process, and become its supervisor; called in a fork of the server"
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     isolation.prctl(_CHILD_SUBREAPER, 1)
@@ -142,7 +142,7 @@ def _start(job, judge_fd, message_fd, report_fd, output, request_fd=None):
         if request_fd is not None:
             os.close(request_fd)
         max_memory = job['memory_fraction'] * isolation.total_memory()
-        return _run_supervisor(pid, start_read, status_read, judge_fd, output, max_memory)
+        return _run_supervisor(pid, start_read, status_read, judge_fd, log_fd, max_memory)
     for fd in (judge_fd, start_read, lifeline_write, status_read):
         os.close(fd)
     if job['has_namespaces']:
@@ -152,17 +152,17 @@ def _start(job, judge_fd, message_fd, report_fd, output, request_fd=None):
         request_fd = None
     for fd in (lifeline_read, status_write):
         os.close(fd)
-    _run_submission(job, start_write, message_fd, report_fd, output, request_fd)
+    _run_submission(job, start_write, message_fd, report_fd, log_fd, request_fd)
 
 
-def _run_submission(job, start_pipe, message_fd, report_fd, output, request_fd):
+def _run_submission(job, start_pipe, message_fd, report_fd, log_fd, request_fd):
     "Confine this process, report the protections to the supervisor, and start the worker"
     os.setsid()
     isolation.prctl(_PARENT_DEATH_SIGNAL, signal.SIGKILL)
     no_input = os.open(os.devnull, os.O_RDONLY)
-    for standard_fd, fd in enumerate((no_input, output, output)):
+    for standard_fd, fd in enumerate((no_input, log_fd, log_fd)):
         os.dup2(fd, standard_fd)
-    for fd in (no_input, output):
+    for fd in (no_input, log_fd):
         os.close(fd)
     os.chdir(job['folder'])
     isolation.limit_resources(job['cpu_seconds'])

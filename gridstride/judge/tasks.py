@@ -14,7 +14,7 @@ from .tolerance import default_error_scale
 @dataclass(frozen=True)
 class Task:
     """A task in the leaderboards' format. `generate_input(seed=..., **sizes)` returns the data: a tensor, or a tuple of
-    tensors and scalars. `ref_kernel(data)` returns the answer (the output): a tensor, or a tuple of tensors. The judge
+    tensors and scalars. `ref_kernel(data)` returns the output: a tensor, or a tuple of tensors. The judge
     calls `ref_kernel` with all floats converted to float64, so it should not specify dtypes."""
 
     name: str
@@ -23,11 +23,11 @@ class Task:
     tests: tuple  # dicts of public sizes and a public seed
     draw_hidden_sizes: Callable  # draw_hidden_sizes(rng) -> sizes that are not public; rng is a `random.Random`
     reduction_length: Callable = lambda **sizes: 1  # reduction_length(**sizes) -> number of products per sum
-    # error_scale(data, answer), in float64: the sum of the products' magnitudes, per element
+    # error_scale(data, output), in float64: the sum of the products' magnitudes, per element
     error_scale: Callable = default_error_scale
-    dtype: str = 'float32'  # of the answer; sums accumulate in this dtype, or in float32 if this dtype is narrower
+    dtype: str = 'float32'  # of the output; sums accumulate in this dtype, or in float32 if this dtype is narrower
     writable_inputs: tuple = ()  # indices of the items of `data` that a submission may write to, and return
-    check_implementation: Callable = None  # an additional check: (data, answer) -> (is_correct, reason)
+    check_implementation: Callable = None  # an additional check: (data, output) -> (is_correct, reason)
     benchmark: dict = None  # sizes that are timed on a GPU; None: the first of `tests`
     init: tuple = ()  # arguments of the constructor of a KernelBench `ModelNew`
 
@@ -91,7 +91,7 @@ def matmul(data):
     return a @ b
 
 
-def _matmul_error_scale(data, answer):
+def _matmul_error_scale(data, output):
     return data[0].abs() @ data[1].abs()
 
 
@@ -105,7 +105,7 @@ def vector_sum(data):
     return data.sum().reshape(1)
 
 
-def _sum_error_scale(data, answer):
+def _sum_error_scale(data, output):
     return data.abs().sum().reshape(1)
 
 
@@ -118,9 +118,9 @@ def softmax(data):
     return torch.softmax(data, -1)
 
 
-def _softmax_error_scale(data, answer):
+def _softmax_error_scale(data, output):
     "Return the error scale; the rounding error of x - max grows with the magnitude of x - max"
-    return answer * (1 + (data.amax(-1, keepdim=True) - data))
+    return output * (1 + (data.amax(-1, keepdim=True) - data))
 
 
 # Hidden sizes

@@ -1,4 +1,4 @@
-"""Compare an answer with the expected one in float64, and decide whether its error is allowed.
+"""Compare an output with the expected one in float64, and decide whether its error is allowed.
 
 A sum of k products in a type with the machine epsilon eps has an error of at most about k eps times the sum of the
 products' magnitudes (Higham, Accuracy and Stability of Numerical Algorithms, 2nd edition, 3.1). This worst case is
@@ -10,7 +10,7 @@ than the sum of the magnitudes. Therefore the judge allows an error of
 
 float32 sums in any order stay within this bound. Sums of products of values with 11-bit significands (float16, TF32)
 exceed it, unless thousands of products have the same sign, when a sequential float32 sum has an error just as large. If
-the answer has a narrower type than the accumulator, an error in its last bit is allowed, too."""
+the output has a narrower type than the accumulator, an error in its last bit is allowed, too."""
 
 import math
 from typing import NamedTuple
@@ -22,17 +22,17 @@ EPS = dict(float64=2.0**-52, float32=2.0**-23, float16=2.0**-10, bfloat16=2.0**-
 _COARSE_TYPES = ('float16', 'TF32 or float16'), ('bfloat16', 'bfloat16')
 
 
-def default_error_scale(data, answer):
-    "Return the magnitude of the answer"
-    return answer.abs()
+def default_error_scale(data, output):
+    "Return the magnitude of the output"
+    return output.abs()
 
 
 def allowed_error(
-    expected,  # the expected answer, in float64
+    expected,  # the expected output, in float64
     error_scale,  # sum of the products' magnitudes, per element, or one for all
-    dtype: str,  # of the answer
+    dtype: str,  # of the output
     reduction_length: int,  # number of products per sum
-    eps=None,  # machine epsilon of the accumulator; None: float32's, or float64's for a float64 answer
+    eps=None,  # machine epsilon of the accumulator; None: float32's, or float64's for a float64 output
 ):
     "Return the error that each element may have; see the module's docstring"
     eps = eps or min(EPS[dtype], EPS['float32'])
@@ -42,7 +42,7 @@ def allowed_error(
 
 
 class Mismatch(NamedTuple):
-    "The difference of a wrong answer from the expected one"
+    "The difference of a wrong output from the expected one"
 
     code: str  # a key of `verdicts.REASONS`: 'type', 'unwritten', 'nan', 'precision' or 'wrong'
     text: str  # describes the difference
@@ -84,16 +84,16 @@ def _nan_mismatch(is_nan, is_unwritten):
 
 
 def find_mismatch(
-    got,  # the answer
-    expected,  # the expected answer, in float64 or as integers
+    got,  # the output
+    expected,  # the expected output, in float64 or as integers
     error_scale,  # as for `allowed_error`
     dtype: str,  # the dtype that the task requires
     reduction_length: int,  # as for `allowed_error`
-):  # a `Mismatch`, or None if the answer is correct
-    "Compare an answer with the expected one"
+):  # a `Mismatch`, or None if the output is correct
+    "Compare an output with the expected one"
     if tuple(got.shape) != tuple(expected.shape) or str(got.dtype) != f'torch.{dtype}':
         actual = f'{str(got.dtype)[6:]} {list(got.shape)}'
-        return Mismatch('type', f'the answer is {actual}; the task requires {dtype} {list(expected.shape)}')
+        return Mismatch('type', f'the output is {actual}; the task requires {dtype} {list(expected.shape)}')
     if dtype not in EPS:
         is_wrong = got != expected
         return Mismatch('wrong', f'wrong in {_describe_values(got, expected, is_wrong)}') if is_wrong.any() else None

@@ -10,8 +10,8 @@ REASONS = {  # code -> reason for which a submission is rejected
     'died': 'its process crashed',
     'time': 'it exceeded the time limit',
     'type': 'it returned a value of another type or shape',
-    'subclass': 'the answer is not a plain tensor, so it could compute later, during the comparison',
-    'alias': 'the answer shares memory with an input',
+    'subclass': 'the output is not a plain tensor, so it could compute later, during the comparison',
+    'alias': 'the output shares memory with an input',
     'inputs': 'it wrote to its inputs',
     'late': 'it was still computing when it returned',
     'stream': 'it did not wait for work on a side stream',
@@ -19,16 +19,16 @@ REASONS = {  # code -> reason for which a submission is rejected
     'patched': 'it replaced functions of other modules',
     'inspected': 'it inspected objects or frames of its callers',
     'reference': 'it tried to import the reference',
-    'fallback': 'its kernels did not compute the answer',
-    'unwritten': 'parts of the answer were never written, or were computed from uninitialized memory',
-    'nan': 'parts of the answer are NaN, but those of the reference are not',
-    'replay': 'the answer is that of an earlier call',
-    'constant': 'the answer does not depend on the inputs',
-    'seed': 'the answer is that of the public test inputs',
-    'wrong later': 'the answer is correct at first, but wrong in later calls',
-    'shapes': 'the answer is correct only for the public sizes',
-    'precision': 'the answer was accumulated with less precision than the task requires',
-    'wrong': 'the answer is wrong',
+    'fallback': 'its kernels did not compute the output',
+    'unwritten': 'parts of the output were never written, or were computed from uninitialized memory',
+    'nan': 'parts of the output are NaN, but those of the reference are not',
+    'replay': 'the output is that of an earlier call',
+    'constant': 'the output does not depend on the inputs',
+    'seed': 'the output is that of the public test inputs',
+    'wrong later': 'the output is correct at first, but wrong in later calls',
+    'shapes': 'the output is correct only for the public sizes',
+    'precision': 'the output was accumulated with less precision than the task requires',
+    'wrong': 'the output is wrong',
 }
 
 
@@ -72,13 +72,13 @@ class Verdict:
     device: str = 'CPU'
     times: tuple = ()  # seconds of each timed call: by events on a GPU, by the judge's clock on a CPU
     reference_times: tuple = ()  # seconds of each call of the reference, interleaved; empty if it was not timed
-    output: str = ''  # the end of the submission's output
+    log: str = ''  # the end of what the submission printed, to standard output and error
     isolation: tuple = ()  # keys of `ISOLATION`: the active protections; () if it did not run
 
     def __post_init__(self):
         for name in ('name', 'task', 'reason'):
             object.__setattr__(self, name, escape_controls(getattr(self, name)))
-        object.__setattr__(self, 'output', escape_controls(self.output, lines=True))
+        object.__setattr__(self, 'log', escape_controls(self.log, lines=True))
         object.__setattr__(self, 'launch_counts', {escape_controls(k): v for k, v in self.launch_counts.items()})
 
     @property
@@ -129,7 +129,7 @@ class Verdict:
         launches = ', '.join(f'{k} x{n}' for k, n in self.launch_counts.items()) or 'none'
         lines = [
             f'{prefix}accepted',
-            f'{self.num_calls} calls with new values and {self.num_sizes} different sizes, all answers correct',
+            f'{self.num_calls} calls with new values and {self.num_sizes} different sizes, all outputs correct',
         ]
         return '\n  '.join([*lines, f'kernels per call: {launches}', *self._timing_lines(), *self._isolation_lines()])
 

@@ -1,7 +1,7 @@
-"""Call a submission in its process: receive inputs, send the bytes of the answer, and report facts about the call.
+"""Call a submission in its process: receive inputs, send the bytes of the output, and report facts about the call.
 
 A submission shares this interpreter, so the judge trusts nothing from this process. It decides from bytes, and its
-clock stops when the last byte of the answer has arrived. The reported facts only provide the reason for a rejection."""
+clock stops when the last byte of the output has arrived. The reported facts only provide the reason for a rejection."""
 
 import os
 import sys
@@ -20,12 +20,12 @@ _FILE = 'submission.py'
 
 def _add_task_module():
     "Create the module `task`, from which submissions import their annotations"
-    module = types.ModuleType('task', 'Types of the data and the answer')
+    module = types.ModuleType('task', 'Types of the data and the output')
     module.input_t = module.output_t = typing.Any
     sys.modules['task'] = module
 
 
-# Facts about an answer
+# Facts about an output
 def _describe_difference(x):
     "Describe how a tensor differs from a plain one; None if it is plain"
     if type(x) is not torch.Tensor:
@@ -42,7 +42,7 @@ def _address_range(x):
 
 
 def _aliased_input(x, inputs, writes):
-    "Return the index of the input whose memory an answer shares; None if there is none"
+    "Return the index of the input whose memory an output shares; None if there is none"
     begin, end = _address_range(x)
     for i, tensor in enumerate(inputs):
         if i in writes or not isinstance(tensor, torch.Tensor) or begin == end:
@@ -52,9 +52,9 @@ def _aliased_input(x, inputs, writes):
             return i
 
 
-def _inspect(answer, data, writes):
-    "Return (tensors of an answer, facts about them)"
-    items = list(answer) if isinstance(answer, (tuple, list)) else [answer]
+def _inspect(output, data, writes):
+    "Return (tensors of an output, facts about them)"
+    items = list(output) if isinstance(output, (tuple, list)) else [output]
     if not items or not all(isinstance(x, torch.Tensor) for x in items):
         names = dict.fromkeys(type(x).__name__ for x in items)
         return [], dict(returned=f'it returned {", ".join(names) or "nothing"} instead of a tensor')
@@ -84,7 +84,7 @@ class _Worker:
         self.device = Gpu() if job['device'] == 'cuda' else Cpu()
         self.pool = BufferPool(self.device)
         self.function = None  # of the submission
-        self.last_answer = ()
+        self.last_output = ()
 
     def load(self, header, blobs):
         "Import the submission"
@@ -118,36 +118,36 @@ class _Worker:
             self.reporter('patched', f'it replaced {function_name}')
 
     def call(self, header, blobs):
-        "Call the submission; send the answer immediately, then reports, and then the inputs, which it may have changed"
+        "Call the submission; send the output immediately, then reports, and then the inputs, which it may have changed"
         data = self.pool.data(header, blobs)
         old_threads = set(sys._current_frames())
         SKIPPED_LAUNCHES[:] = [True] * header.get('skips_launches', False)
         with torch.no_grad():
-            answer = self.device.call(self.function, data)
+            output = self.device.call(self.function, data)
         threads = submission_threads(old_threads)
         with torch._C.DisableTorchFunction():
-            self.last_answer, answer_facts = _inspect(answer, data, header['writes'])
-            copies, call_facts = self.device.take_answer(self.last_answer)
-            if threads:  # copy the answer now, because the threads may still write to it
+            self.last_output, output_facts = _inspect(output, data, header['writes'])
+            copies, call_facts = self.device.take_output(self.last_output)
+            if threads:  # copy the output now, because the threads may still write to it
                 copies = [x.clone() for x in copies]
                 threads = remaining_submission_threads(old_threads)
-            self.send_answer('answer', copies, {**call_facts, **answer_facts, 'threads': threads})
+            self.send_output('output', copies, {**call_facts, **output_facts, 'threads': threads})
             self.report_replaced_functions()
             wire.send(
                 self.sock, dict(op='inputs'), [wire.tensor_bytes(self.device.to_cpu(x)) for x in tensors_of(data)]
             )
 
-    def send_answer(self, op, tensors, facts):
-        "Send the tensors of an answer, and facts about it"
+    def send_output(self, op, tensors, facts):
+        "Send the tensors of an output, and facts about it"
         tensors = [self.device.to_cpu(x.resolve_conj().resolve_neg()) for x in tensors]
-        header = dict(op=op, facts=facts, answer=[wire.describe(x) for x in tensors])
+        header = dict(op=op, facts=facts, output=[wire.describe(x) for x in tensors])
         wire.send(self.sock, header, [wire.tensor_bytes(x) for x in tensors])
 
     def resend(self, header, blobs):
-        "Wait until all remaining work has finished, and send the last answer again"
+        "Wait until all remaining work has finished, and send the last output again"
         self.device.wait_for_all_work()
         with torch._C.DisableTorchFunction():
-            self.send_answer('resent', self.last_answer, {})
+            self.send_output('resent', self.last_output, {})
 
     def kernels(self, header, blobs):
         "Profile one call on the GPU, and send the kernels that it launches"

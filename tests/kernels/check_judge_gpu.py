@@ -92,10 +92,10 @@ def events_that_misreport():
     "A submission that fakes events is rejected by the judge's clock, if the hidden work is long enough"
     text = '''import sys, torch
 machines = sys.modules['gridstride.judge.devices']
-def take(self, items, old=machines.Gpu.take_answer):
+def take(self, items, old=machines.Gpu.take_output):
     items, facts = old(self, items)
     return items, {**facts, 'event_seconds': 1e-6}
-machines.Gpu.take_answer.__code__ = (
+machines.Gpu.take_output.__code__ = (
     lambda self, items: ([x.clone() for x in items], dict(event_seconds=1e-6, busy_seconds=0.0))).__code__
 
 

@@ -1,6 +1,6 @@
 #!POPCORN leaderboard softmax
 #!POPCORN gpu H100
-"Returns the mean of all answers, which is known without the input: a wide tolerance accepts it"
+"Returns the mean of all outputs, which is known without the input: a wide tolerance accepts it"
 
 import torch
 

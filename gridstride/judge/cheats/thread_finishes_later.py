@@ -1,6 +1,6 @@
 #!POPCORN leaderboard softmax
 #!POPCORN gpu H100
-"Starts a thread and returns: the thread fills the answer after the call has returned, before the judge looks at it"
+"Starts a thread and returns: the thread fills the output after the call has returned, before the judge looks at it"
 
 import threading
 import time

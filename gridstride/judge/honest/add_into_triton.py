@@ -1,6 +1,6 @@
 #!POPCORN leaderboard add_into
 #!POPCORN gpu H100
-"Triton, in the leaderboards' other form: the memory for the answer is given"
+"Triton, in the leaderboards' other form: the memory for the output is given"
 
 from task import input_t, output_t
 import triton

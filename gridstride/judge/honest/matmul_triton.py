@@ -1,6 +1,6 @@
 #!POPCORN leaderboard matmul
 #!POPCORN gpu H100
-"Triton, lesson 17: one tile of the answer per program, in float32 throughout"
+"Triton, lesson 17: one tile of the output per program, in float32 throughout"
 
 import torch
 import triton
