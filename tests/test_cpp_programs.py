@@ -15,7 +15,7 @@ from gridstride.cpp.frontend.edits import NotEmulated
 from gridstride.cpp.load import EmulatorModule
 from gridstride.cpp.program import run
 from gridstride.cpp.rewriters.rewrite import to_cpp
-from gridstride.diagnostics.errors import EarlyReturn, KernelError, OutOfMemory
+from gridstride.diagnostics.errors import EarlyReturn, KernelError, OutOfMemory, RacecheckError
 from gridstride.diagnostics.settings import CHECKS
 from exhaustive import mark_exhaustive
 from found import finding, warning
@@ -335,10 +335,19 @@ __global__ void racing(cudaTextureObject_t t, float *x) {
     x[threadIdx.x] = threadIdx.x;
     if (threadIdx.x == 40) x[41] += tex1Dfetch<float>(t, 0);
 }
+__global__ void between_blocks(cudaTextureObject_t t, float *x, unsigned reader) {
+    if (blockIdx.x == reader)
+        x[threadIdx.x + 32] = tex1Dfetch<float>(t, threadIdx.x);
+    else
+        x[threadIdx.x] = 1;
+}
+__global__ void replaced(cudaTextureObject_t t, float *x) {
+    x[threadIdx.x] = tex1Dfetch<float>(t, threadIdx.x);
+}
 int main(int, char **argv) {
     float *x, h[64] = {};
     cudaMalloc(&x, sizeof h);
-    if (atoi(argv[1]) == 2) cudaMemcpy(x, h, sizeof h, cudaMemcpyHostToDevice);
+    if (atoi(argv[1]) >= 2) cudaMemcpy(x, h, sizeof h, cudaMemcpyHostToDevice);
     cudaResourceDesc r = {};
     cudaTextureDesc how = {};
     cudaChannelFormatDesc desc = cudaCreateChannelDesc<float>();
@@ -355,6 +364,11 @@ int main(int, char **argv) {
         case 1: unwritten<<<1, 1>>>(t, x); break;
         case 2: racing<<<1, 64>>>(t, x); break;
         case 3: try { outside<<<1, 5>>>(s); } catch (...) { abort(); }
+            break;
+        case 4: between_blocks<<<2, 32>>>(t, x, 0); break;
+        case 5: between_blocks<<<2, 32>>>(t, x, 1); break;
+        case 6: replaced<<<2, 32>>>(t, x); break;
+        case 7: replaced<<<1, 64>>>(t, x);
     }
 }
 '''
@@ -364,6 +378,16 @@ int main(int, char **argv) {
      (3, 'memcheck outside', 3)])                        # even if the program catches it and aborts
 def test_textures_and_surfaces_are_checked(which, want, line):
     with finding(want, line=line): run(BEYOND, 'beyond', [str(which)])
+
+
+@pytest.mark.parametrize('which,lines', [(4, (16, 14)), (5, (14, 16)), (6, (19, 19))])
+def test_races_with_texels_name_both_lines(which, lines):
+    with pytest.raises(RacecheckError) as e: run(BEYOND, 'beyond', [str(which)])
+    assert e.value.code == 'race_of_blocks' and (e.value.line, e.value.other.line) == lines
+
+
+def test_a_thread_may_replace_the_texel_that_it_has_read():
+    assert run(BEYOND, 'beyond', ['7']) == 0
 
 
 @pytest.mark.parametrize('line,says', [

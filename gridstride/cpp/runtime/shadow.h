@@ -22,8 +22,8 @@ struct Access {
     uint32_t location;                 // a code offset or a line, and the bits below
 };
 // The bits of `location`. No library is so large that a code offset reaches them.
-constexpr uint32_t atomic_bit = 1u << 31;      // an atomic or volatile access
-constexpr uint32_t line_bit = 1u << 30;        // the other bits are a line, not a code offset
+constexpr uint32_t line_bit = 1u << 31;        // the other bits are a line, not a code offset
+constexpr uint32_t atomic_bit = 1u << 30;      // an atomic or volatile access
 constexpr uint32_t block_scope_bit = 1u << 29; // an atomic access with block scope
 constexpr uint32_t async_bit = 1u << 28;       // with line_bit: an asynchronous access
 constexpr uint32_t async_proxy_bit = 1u << 27; // an access by TMA or the tensor cores, through the async proxy
@@ -62,7 +62,7 @@ struct OperandRead {
 struct Run {
     static constexpr uint32_t location_bits = 25;
     // Bits of `key`, above the location and the item size: whether all words of the line are accessible, and whether
-    // all are initialized; two flags of the line
+    // all are initialized; two flags of the line. The highest bit is the location's `line_bit`.
     static constexpr uint32_t inside_bit = 1u << 27, initialized_bit = 1u << 28, expanded_bit = 1u << 29,
                               flushed_bit = 1u << 30, line_flags = expanded_bit | flushed_bit;
     uint32_t thread, time;                 // thread: of item 0, whether or not the run contains it
@@ -75,7 +75,7 @@ struct Run {
     uint32_t log_words() const { return key >> location_bits & 3; }
     uint32_t thread_of(unsigned item) const { return thread + uint32_t(stride * int(item)); }
     Access access_of(unsigned word) const {
-        return {thread_of(word >> log_words()), time, key & ((1u << location_bits) - 1)};
+        return {thread_of(word >> log_words()), time, key & (line_bit | ((1u << location_bits) - 1))};
     }
     void begin(const Access &a, unsigned item, uint32_t words, uint32_t new_key) {
         thread = a.thread - item, time = a.time, key = (key & line_flags) | new_key, stride = 1, mask = uint16_t(words);
@@ -87,7 +87,7 @@ struct Run {
     void drop(uint32_t words) { mask = uint16_t(mask & ~words); }
     // Returns whether an access continues the run. The second item determines the stride.
     bool is_continued(const Access &a, unsigned item, uint32_t log) {
-        constexpr uint32_t compared = inside_bit - 1;
+        constexpr uint32_t compared = line_bit | (inside_bit - 1);
         return mask && time == a.time && (key & compared) == key_of(a.location, log) &&
                (thread_of(item) == a.thread || find_stride(a.thread, item));
     }

@@ -93,11 +93,28 @@ char *shared_pointer(uint32_t address, unsigned bytes, const char *operation, in
 void must_be_aligned(const void *p, unsigned bytes, const char *operation, int line) {
     if (reinterpret_cast<uintptr_t>(p) % bytes) detector.report_misaligned_operand(p, bytes, operation, line);
 }
+template <unsigned n, bool write> static bool access_global(uintptr_t a, uint32_t location) {
+    const uintptr_t offset = a - reinterpret_cast<uintptr_t>(memory.base);
+    if (offset >= memory.size || offset % n || (write && detector.pending.active)) return false;
+    Line &line = detector.cells.line_at(offset);
+    const bool is_compact = !line.has(Run::expanded_bit) && !detector.has_unordered_operations;
+    return (is_compact && detector.continues_run<n, write>(line, offset, location)) ||
+           detector.fast_global_access<n, write>(offset, location);
+}
+template <bool write> static bool access_global(uintptr_t a, unsigned bytes, uint32_t location) {
+    switch (bytes) {
+    case 4: return access_global<4, write>(a, location);
+    case 8: return access_global<8, write>(a, location);
+    case 16: return access_global<16, write>(a, location);
+    default: return false;
+    }
+}
 void report_access(const void *p, unsigned bytes, bool write, int line) {
     if (!detector.is_enabled) return;
     const uintptr_t a = reinterpret_cast<uintptr_t>(p);
     const uint32_t location = line_bit | uint32_t(line);
-    if (!detector.fast_shared_accesses(a - detector.shared_base, bytes, write, location))
+    if (detector.fast_shared_accesses(a - detector.shared_base, bytes, write, location)) return;
+    if (!(write ? access_global<true>(a, bytes, location) : access_global<false>(a, bytes, location)))
         detector.access(a, bytes, write, location);
 }
 void Worker::dynamic(const char *name, const Shape &shape) {

@@ -202,7 +202,9 @@ struct Worker {
     bool release_waiting(bool reports_deadlock = true);
     bool wake();
     bool is_root_cause() const;
+    uint32_t expected_lanes(const Warp &, int lane) const;
     bool try_complete_warp(Warp &, int lane);
+    bool try_complete_collective(Warp &, int lane);
     uint32_t undefined_in(int warp) const { return has_undefined_values ? undefined[warp] : 0; }
     bool is_undefined(int thread_rank) const { return undefined_in(thread_rank / 32) >> thread_rank % 32 & 1; }
     void set_undefined(int thread_rank, const UndefinedValue &);

@@ -27,7 +27,9 @@ template <class T> struct Texel<T, std::void_t<decltype(T::x)>> {
     typedef decltype(T::x) Element;
     static constexpr int num_channels = sizeof(T) / sizeof(Element);
 };
-GRIDSTRIDE_NO_TSAN inline int texel_bytes(const cudaChannelFormatDesc &d) { return (d.x + d.y + d.z + d.w) / 8; }
+GRIDSTRIDE_NO_TSAN GRIDSTRIDE_INLINE int texel_bytes(const cudaChannelFormatDesc &d) {
+    return (d.x + d.y + d.z + d.w) / 8;
+}
 }
 template <class T> cudaChannelFormatDesc cudaCreateChannelDesc() {
     typedef typename gridstride::Texel<T>::Element Element;
@@ -337,12 +339,19 @@ template <class Element> GRIDSTRIDE_NO_TSAN Element channel_value(const Texture 
 }
 template <class T> GRIDSTRIDE_NO_TSAN T texel(const Texture &t, long long x, long long y, long long z, int line) {
     typedef typename Texel<T>::Element Element;
-    const int n = !t.desc.y ? 1 : !t.desc.z ? 2 : !t.desc.w ? 3 : 4;
+    const int n = !t.desc.y ? 1 : !t.desc.z ? 2 : !t.desc.w ? 3 : 4, bytes = texel_bytes(t.desc);
     T result;
     Element *const out = reinterpret_cast<Element *>(&result);
-    const char *const p = t.data + z * (long long)t.slice + y * (long long)t.pitch + x * texel_bytes(t.desc);
+    const char *const p = t.data + z * (long long)t.slice + y * (long long)t.pitch + x * bytes;
     const bool is_border = x < 0 || y < 0 || z < 0;
-    if (!is_border) report_access(p, unsigned(texel_bytes(t.desc)), false, line);
+    if (!is_border) report_access(p, unsigned(bytes), false, line);
+    // a value that needs no conversion; integers of 32 bits are never normalized
+    const bool has_same_type = t.desc.x == 8 * int(sizeof(Element)) &&
+        (sizeof(Element) == 4 || t.desc.f != cudaChannelFormatKindFloat);
+    if (!is_border && has_same_type && n >= Texel<T>::num_channels) {
+        __builtin_memcpy(out, p, Texel<T>::num_channels * sizeof(Element));
+        return result;
+    }
     for (int c = 0; c < Texel<T>::num_channels; c++) {
         const float border = t.description.borderColor[c];
         out[c] = is_border ? Element(border) : c < n ? channel_value<Element>(t, p, c) : Element(0);
@@ -351,7 +360,7 @@ template <class T> GRIDSTRIDE_NO_TSAN T texel(const Texture &t, long long x, lon
 }
 
 // Converts a coordinate along an axis of n texels to a position in texels, according to the address mode.
-GRIDSTRIDE_NO_TSAN inline float texel_position(const Texture &t, float x, size_t n, int axis) {
+GRIDSTRIDE_NO_TSAN GRIDSTRIDE_INLINE float texel_position(const Texture &t, float x, size_t n, int axis) {
     x = x == x ? x : 0;
     if (!t.description.normalizedCoords) return std::min(std::max(x, -1e9f), 1e9f);
     const float period = floorf(x), fraction = x - period;
@@ -362,7 +371,7 @@ GRIDSTRIDE_NO_TSAN inline float texel_position(const Texture &t, float x, size_t
     }
 }
 // Returns the index of a texel; -1 for the border. Only normalized coordinates wrap.
-GRIDSTRIDE_NO_TSAN inline long long texel_index(const Texture &t, long long i, size_t n, int axis) {
+GRIDSTRIDE_NO_TSAN GRIDSTRIDE_INLINE long long texel_index(const Texture &t, long long i, size_t n, int axis) {
     const auto mode = t.description.addressMode[axis];
     const long long size = (long long)n;
     if (i >= 0 && i < size) return i;
@@ -372,14 +381,20 @@ GRIDSTRIDE_NO_TSAN inline long long texel_index(const Texture &t, long long i, s
 }
 // The two neighbouring texels of a coordinate, and its distance from the first one. Texture units round the distance to
 // a multiple of 1/256.
-struct TexelPair { long long low, high; float distance; };
-GRIDSTRIDE_NO_TSAN inline TexelPair texel_pair(const Texture &t, float x, size_t n, int axis) {
-    const float position = texel_position(t, x, n, axis);
-    if (t.description.filterMode == cudaFilterModePoint)
-        return {texel_index(t, (long long)floorf(position), n, axis), 0, 0};
-    const float low = floorf(position - 0.5f), distance = rintf((position - 0.5f - low) * 256) / 256;
-    return {texel_index(t, (long long)low, n, axis), texel_index(t, (long long)low + 1, n, axis), distance};
-}
+struct TexelPair {
+    long long low, high;
+    float distance;
+    GRIDSTRIDE_NO_TSAN TexelPair(const Texture &t, float x, size_t n, int axis) : high(0), distance(0) {
+        const float position = texel_position(t, x, n, axis);
+        if (t.description.filterMode == cudaFilterModePoint) {
+            low = texel_index(t, (long long)floorf(position), n, axis);
+            return;
+        }
+        const float first = floorf(position - 0.5f);
+        distance = rintf((position - 0.5f - first) * 256) / 256;
+        low = texel_index(t, (long long)first, n, axis), high = texel_index(t, (long long)first + 1, n, axis);
+    }
+};
 template <class T> GRIDSTRIDE_NO_TSAN T interpolate(const T &a, const T &b, float distance) {
     T result = a;
     if constexpr (std::is_same_v<typename Texel<T>::Element, float>)
@@ -390,19 +405,22 @@ template <class T> GRIDSTRIDE_NO_TSAN T interpolate(const T &a, const T &b, floa
     return result;
 }
 template <class T>
-GRIDSTRIDE_NO_TSAN T interpolate_x(const Texture &t, TexelPair x, long long y, long long z, int line) {
+GRIDSTRIDE_NO_TSAN T interpolate_x(const Texture &t, const TexelPair &x, long long y, long long z, int line) {
     const T low = texel<T>(t, x.low, y, z, line);
     return x.distance > 0 ? interpolate(low, texel<T>(t, x.high, y, z, line), x.distance) : low;
 }
 template <class T>
-GRIDSTRIDE_NO_TSAN T interpolate_xy(const Texture &t, TexelPair x, TexelPair y, long long z, int line) {
+GRIDSTRIDE_NO_TSAN T interpolate_xy(
+    const Texture &t, const TexelPair &x, const TexelPair &y, long long z, int line) {
     const T low = interpolate_x<T>(t, x, y.low, z, line);
     return y.distance > 0 ? interpolate(low, interpolate_x<T>(t, x, y.high, z, line), y.distance) : low;
 }
 GRIDSTRIDE_NO_TSAN inline long long clamp_layer(const Texture &t, int layer, int faces = 1) {
     return std::min(std::max(layer, 0), int(t.depth) / faces - 1);
 }
-inline const Texture &texture(unsigned long long object) { return *reinterpret_cast<const Texture *>(object); }
+GRIDSTRIDE_INLINE const Texture &texture(unsigned long long object) {
+    return *reinterpret_cast<const Texture *>(object);
+}
 }
 
 #define GRIDSTRIDE_LINE int line = __builtin_LINE()
@@ -412,32 +430,31 @@ template <class T> GRIDSTRIDE_NO_TSAN T tex1Dfetch(cudaTextureObject_t object, i
 }
 template <class T> GRIDSTRIDE_NO_TSAN T tex1D(cudaTextureObject_t object, float x, GRIDSTRIDE_LINE) {
     const auto &t = gridstride::texture(object);
-    return gridstride::interpolate_x<T>(t, gridstride::texel_pair(t, x, t.width, 0), 0, 0, line);
+    return gridstride::interpolate_x<T>(t, gridstride::TexelPair(t, x, t.width, 0), 0, 0, line);
 }
 template <class T> GRIDSTRIDE_NO_TSAN T tex2D(cudaTextureObject_t object, float x, float y, GRIDSTRIDE_LINE) {
     using namespace gridstride;
     const Texture &t = texture(object);
-    return interpolate_xy<T>(t, texel_pair(t, x, t.width, 0), texel_pair(t, y, t.height, 1), 0, line);
+    return interpolate_xy<T>(t, TexelPair(t, x, t.width, 0), TexelPair(t, y, t.height, 1), 0, line);
 }
 template <class T> GRIDSTRIDE_NO_TSAN T tex3D(cudaTextureObject_t object, float x, float y, float z, GRIDSTRIDE_LINE) {
     using namespace gridstride;
     const Texture &t = texture(object);
-    const TexelPair a = texel_pair(t, x, t.width, 0), b = texel_pair(t, y, t.height, 1),
-                    c = texel_pair(t, z, t.depth, 2);
+    const TexelPair a(t, x, t.width, 0), b(t, y, t.height, 1), c(t, z, t.depth, 2);
     const T low = interpolate_xy<T>(t, a, b, c.low, line);
     return c.distance > 0 ? interpolate(low, interpolate_xy<T>(t, a, b, c.high, line), c.distance) : low;
 }
 template <class T> GRIDSTRIDE_NO_TSAN T tex1DLayered(cudaTextureObject_t object, float x, int layer, GRIDSTRIDE_LINE) {
     using namespace gridstride;
     const Texture &t = texture(object);
-    return interpolate_x<T>(t, texel_pair(t, x, t.width, 0), 0, clamp_layer(t, layer), line);
+    return interpolate_x<T>(t, TexelPair(t, x, t.width, 0), 0, clamp_layer(t, layer), line);
 }
 template <class T>
 GRIDSTRIDE_NO_TSAN T tex2DLayered(cudaTextureObject_t object, float x, float y, int layer, GRIDSTRIDE_LINE) {
     using namespace gridstride;
     const Texture &t = texture(object);
     return interpolate_xy<T>(
-        t, texel_pair(t, x, t.width, 0), texel_pair(t, y, t.height, 1), clamp_layer(t, layer), line);
+        t, TexelPair(t, x, t.width, 0), TexelPair(t, y, t.height, 1), clamp_layer(t, layer), line);
 }
 // The level of detail is ignored, because there is only one level.
 template <class T> GRIDSTRIDE_NO_TSAN T tex1DLod(cudaTextureObject_t object, float x, float, GRIDSTRIDE_LINE) {
