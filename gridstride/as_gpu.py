@@ -264,7 +264,7 @@ def _remove_substitutes():
 
 @contextmanager
 def as_gpu(
-    unchecked=False,  # without detectors: faster, and mistakes in kernels are not reported
+    unchecked=False,  # without checks: faster, and mistakes in kernels are not reported
     imports_torch=True,  # False: torch need not be installed, and emulates a GPU once the program has imported it
 ):
     "Emulate a GPU for the code in the `with` block; on a machine with a GPU, change nothing"
@@ -346,7 +346,7 @@ _process_context = []  # the context that `enable` entered for the rest of the p
 
 
 def enable(
-    unchecked=False,  # without detectors
+    unchecked=False,  # without checks
     quiet=False,  # print nothing
     imports_torch=True,  # as for `as_gpu`
 ) -> bool:  # whether a GPU is emulated
@@ -406,7 +406,7 @@ def load_ipython_extension(shell):
 def execute(
     path,  # of a notebook
     seconds=300,  # time limit of a cell
-    unchecked=False,  # without detectors
+    unchecked=False,  # without checks
 ) -> Path:  # of the executed copy, next to it
     "Run all cells of a notebook in a fresh kernel, in the folder of the notebook, even if one fails"
     import nbformat

@@ -94,7 +94,7 @@ def _write_hook(folder):
 
 
 def emulate_children(
-    unchecked,  # without detectors
+    unchecked,  # without checks
     numba_alone=False,  # replace `numba.cuda` only
 ):
     "Emulate a GPU for the Python programs that this process starts from now on"

@@ -824,7 +824,7 @@ def test_a_return_before_a_barrier_is_a_warning():
 
 @pytest.fixture
 def one_by_one():
-    with change(settings, lanes=32): yield
+    with change(settings, max_lanes=32): yield
 
 def unwritten(body, grid, error, **options):
     src = HEAD % 'd, out' + ''.join(f'    {l}\n' for l in body.split('\n'))

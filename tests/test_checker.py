@@ -340,7 +340,7 @@ def test_a_program_that_ends_its_process_keeps_its_findings():
     line = dict(finding=a_finding().to_dict())
     ended = check._parse_report([line], 3)
     assert [o.code for o in ended.findings] == ['race'] and ended.launches == 0 and 'exit status 3' in ended.error
-    status = dict(launches=2, error=None, interrupted=None)
+    status = dict(launches=2, error=None, interruption=None)
     assert check._parse_report([line, status], 0)[1:4] == (2, None, None)
 
 
@@ -365,7 +365,7 @@ class ReportsInTime:
 
     def run(self, job, output_path):
         self.seconds_left = 0
-        lines = dict(finding=a_finding().to_dict()), dict(launches=2, error=None, interrupted='kernel k, line 3')
+        lines = dict(finding=a_finding().to_dict()), dict(launches=2, error=None, interruption='kernel k, line 3')
         Path(job.report).write_text(''.join(json.dumps(line) + '\n' for line in lines))
         return 0, ''
 

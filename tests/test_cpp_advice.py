@@ -241,12 +241,12 @@ W, H = 40, 20
 
 
 @pytest.mark.parametrize('name,advice,fields', [
-    ('and_for_or', 'wrong_connective', dict(guard='row >= h && col >= w', connective='&&', right='||')),
-    ('or_for_and', 'wrong_connective', dict(guard='row < h || col < w', connective='||', right='&&')),
-    ('swapped', 'swapped', dict(expr='i*w + j', right='j*w + i')),
+    ('and_for_or', 'wrong_connective', dict(guard='row >= h && col >= w', connective='&&', corrected='||')),
+    ('or_for_and', 'wrong_connective', dict(guard='row < h || col < w', connective='||', corrected='&&')),
+    ('swapped', 'swapped', dict(expr='i*w + j', corrected='j*w + i')),
     ('wrong_stride', 'stride', dict(guard='i < w', expr='i*w + j')),
     ('moved_by', 'moved_by', dict(move='x += 4', expr='i', new_index=W*H - 4, remaining=W*H - 4)),
-    ('moved_to_a_row', 'row_too_many', dict(comparison='row > h', right='row >= h', guard='row <= h', bound='h')),
+    ('moved_to_a_row', 'row_too_many', dict(comparison='row > h', corrected='row >= h', guard='row <= h', bound='h')),
     ('moved_too_far', 'moved', dict(move='x += h + 1', expr='row'))])
 def test_the_advice_on_an_index_names_what_is_wrong(name, advice, fields):
     grid = (32, 1) if name.startswith('moved') else (3, 2)

@@ -130,7 +130,7 @@ def test_the_option_ends_with_its_block():
         with sim.trace() as t: add_one[1,4](np.zeros(4))
     assert t.stats.global_load_requests==1
 
-@pytest.mark.parametrize('run', [lambda: sim.trace(), lambda: sim.options(who=True)], ids=['trace','who'])
+@pytest.mark.parametrize('run', [lambda: sim.trace(), lambda: sim.options(label_prints=True)], ids=['trace','labels'])
 def test_what_needs_the_other_engine_is_refused(run):
     with run(), pytest.raises(NotSimulated, match="engine='lanes'"): add_one[1,4](np.zeros(4))
 

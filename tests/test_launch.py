@@ -13,7 +13,7 @@ import numpy as np
 from gridstride import sim
 from gridstride.diagnostics import settings as options
 from gridstride.sim import cuda, run
-options.settings.lanes = 256            # many small groups, so that the launch takes its time
+options.settings.max_lanes = 256            # many small groups, so that the launch takes its time
 
 @cuda.jit
 def long(x, n):
@@ -54,5 +54,5 @@ def test_prints_can_name_the_thread(capsys):
     def hello(x):
         i = sim.cuda.grid(1)
         if i % 2: print('x is', x[i])
-    with sim.options(who=True): hello[1,4](np.arange(4.))
+    with sim.options(label_prints=True): hello[1,4](np.arange(4.))
     assert capsys.readouterr().out=='block (0), thread (1): x is 1.0\nblock (0), thread (3): x is 3.0\n'

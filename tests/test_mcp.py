@@ -10,7 +10,7 @@ from found import names
 
 def ask(method, id=1, send=None, **params):
     options = [send] if send else []
-    return mcp_server.answer(json.dumps(dict(jsonrpc='2.0', id=id, method=method, params=params)), *options)
+    return mcp_server.respond(json.dumps(dict(jsonrpc='2.0', id=id, method=method, params=params)), *options)
 
 
 @pytest.fixture
@@ -38,7 +38,7 @@ def test_it_introduces_itself_in_the_version_of_the_client():
         assert result['protocolVersion'] == answered and result['serverInfo']['name'] == 'gridstride'
         assert result['capabilities'] == dict(tools={})
     assert ask('ping') == dict(jsonrpc='2.0', id=1, result={})
-    assert mcp_server.answer('{"jsonrpc": "2.0", "method": "notifications/initialized"}') is None
+    assert mcp_server.respond('{"jsonrpc": "2.0", "method": "notifications/initialized"}') is None
 
 
 def test_each_tool_describes_its_arguments():
@@ -74,7 +74,7 @@ def test_a_time_out_names_the_limit_and_its_option(monkeypatch, unprepared):
     monkeypatch.setattr(mcp_server, 'run_confined', lambda *args, seconds: Result(None, '', '', seconds=seconds))
     called = dict(name='check', arguments=dict(source='', language='cuda'))
     line = json.dumps(dict(jsonrpc='2.0', id=1, method='tools/call', params=called))
-    result = mcp_server.answer(line, seconds=40)['result']
+    result = mcp_server.respond(line, seconds=40)['result']
     assert result['isError'] and names(result['content'][-1]['text'], '40 s', 'gridstride mcp --seconds 200')
 
 
@@ -89,7 +89,7 @@ def test_a_check_that_reached_its_limit_names_the_option(monkeypatch, unprepared
 @pytest.mark.parametrize('line, code', [
     ('{', -32700), ('[]', -32600), ('{"id": 1}', -32600), ('{"id": 1, "method": "tools/fly"}', -32601)])
 def test_errors_of_the_protocol(line, code):
-    assert mcp_server.answer(line)['error']['code'] == code
+    assert mcp_server.respond(line)['error']['code'] == code
 
 
 @pytest.mark.parametrize('name, arguments', [

@@ -101,9 +101,9 @@ def or_for_and(x, out):
 
 @ENGINES
 @pytest.mark.parametrize('kernel,advice,fields', [
-    (swapped, 'swapped_axes', dict(expr='c, r', right='r, c', axis=0)),
-    (and_for_or, 'wrong_connective', dict(connective='and', right='or')),
-    (or_for_and, 'wrong_connective', dict(connective='or', right='and'))])
+    (swapped, 'swapped_axes', dict(expr='c, r', corrected='r, c', axis=0)),
+    (and_for_or, 'wrong_connective', dict(connective='and', corrected='or')),
+    (or_for_and, 'wrong_connective', dict(connective='or', corrected='and'))])
 def test_the_advice_on_an_index_names_what_is_wrong(kernel, advice, fields, engine):
     with sim.options(engine=engine), pytest.raises(MemcheckError) as e:
         kernel[(2, 4), (16, 8)](np.ones((4, 25)), np.ones((4, 25)))

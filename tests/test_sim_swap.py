@@ -70,9 +70,9 @@ def test_a_stale_value_that_a_swap_checks_is_not_a_race(order):
 @pytest.fixture
 def one_by_one():
     "One block after the other, as they run where a grid is large"
-    before, settings.lanes = settings.lanes, 32
+    before, settings.max_lanes = settings.max_lanes, 32
     yield
-    settings.lanes = before
+    settings.max_lanes = before
 
 
 @ORDERS

@@ -6,7 +6,7 @@ source line; the line number may change, so a baseline remains valid after edits
 import json
 from pathlib import Path
 
-__all__ = ['AllowedFindings', 'entry_of', 'read_baseline', 'stale_lines', 'write_baseline']
+__all__ = ['AllowedFindings', 'entry_of', 'read_baseline', 'stale_entry_messages', 'write_baseline']
 
 _IDENTITY = 'kind', 'code', 'file', 'kernel', 'source'  # the fields that identify a finding in a baseline
 _FIELDS = *_IDENTITY, 'line', 'summary', 'test'
@@ -47,7 +47,7 @@ def read_baseline(file) -> list:  # of entries, which are dictionaries with fiel
     return entries
 
 
-def stale_lines(entries, found_entries):
+def stale_entry_messages(entries, found_entries):
     "Yield a line per entry of a baseline that was not found"
     found_identities = {*map(_identity, found_entries)}
     for kind, code, file, kernel, source in sorted({*map(_identity, entries)} - found_identities):

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from .baseline import AllowedFindings, entry_of, read_baseline, stale_lines, write_baseline
+from .baseline import AllowedFindings, entry_of, read_baseline, stale_entry_messages, write_baseline
 from .finding import Finding, checks_to_disable, relative_path, require_codes
 from .formats import FORMATS, count_text
 from .schedules import minimize_swaps, parse_schedule, schedules_of, shrink_sizes
@@ -57,20 +57,20 @@ class FileResult:
         return {name: getattr(self, name) for name in ('file', 'launches', 'schedules', 'status', 'error')}
 
 
-class Run(NamedTuple):
+class RunResult(NamedTuple):
     "The result of one run of a program"
 
     findings: list  # of `Finding`
     launches: int
     error: str | None  # why the program ended, if that is not a finding
-    interrupted: str | None  # what the time limit interrupted
+    interruption: str | None  # what the time limit interrupted
     output: str = ''
 
 
-def _run_worker(job, workers) -> Run:
+def _run_worker(job, workers) -> RunResult:
     "Run a job in a separate process, unless no time is left"
     if workers.seconds_left <= 0:
-        return Run([], 0, None, 'no time was left for another run')
+        return RunResult([], 0, None, 'no time was left for another run')
     with tempfile.TemporaryDirectory() as folder:
         job = replace(job, report=os.path.join(folder, 'report.jsonl'))
         status, output = workers.run(job, os.path.join(folder, 'output'))
@@ -79,16 +79,16 @@ def _run_worker(job, workers) -> Run:
     return _parse_report(map(json.loads, lines), status)._replace(output=output)
 
 
-def _parse_report(lines, status) -> Run:
+def _parse_report(lines, status) -> RunResult:
     "Return the result of the run that wrote the lines of a report"
     findings: list[Finding] = []
-    last: dict[str, Any] = dict(launches=0, error=f'the program ended early: exit status {status}', interrupted=None)
+    last: dict[str, Any] = dict(launches=0, error=f'the program ended early: exit status {status}', interruption=None)
     for line in lines:
         if 'finding' in line:
             findings.append(Finding.from_dict(line['finding']))
         else:
             last = line
-    return Run(findings, last['launches'], last['error'], last['interrupted'])
+    return RunResult(findings, last['launches'], last['error'], last['interruption'])
 
 
 def check_file(
@@ -109,7 +109,7 @@ def _check_file(job, schedules, allowed, seconds, workers):
         job = replace(job, schedule=str(schedule))
         run = _run_worker(job, workers)
         findings = [*run.findings]
-        while not run.interrupted and (checks := _checks_to_disable(run, allowed, job)):
+        while not run.interruption and (checks := _checks_to_disable(run, allowed, job)):
             job = replace(job, disabled_checks=[*job.disabled_checks, *checks])
             run = _run_worker(job, workers)
             findings += run.findings
@@ -117,7 +117,7 @@ def _check_file(job, schedules, allowed, seconds, workers):
         result.launches = result.launches or run.launches
         _add_findings(result, findings, allowed)
         _set_error(result, run, findings, allowed)
-        if run.error or run.interrupted or not run.launches or any(f.level == 'error' for f in result.findings):
+        if run.error or run.interruption or not run.launches or any(f.level == 'error' for f in result.findings):
             break
     if not result.launches and not result.findings and not result.error:
         result.error = (
@@ -140,9 +140,9 @@ def _checks_to_disable(run, allowed, job):
 def _set_error(result, run, findings, allowed):
     "Set why the program was not checked to its end, after a run with its findings, and those of earlier runs"
     stopped = [f for f in run.findings if f.level == 'error' and f in allowed]
-    if run.interrupted:
+    if run.interruption:
         result.is_time_limit, result.output = True, run.output
-        result.error = _TIME_LIMIT + run.interrupted
+        result.error = _TIME_LIMIT + run.interruption
     elif run.error and all(f in allowed for f in findings):
         result.error, result.output = run.error, run.output
     elif stopped:
@@ -325,7 +325,7 @@ def _update_baseline(options, entries, found_entries):
     if options.write_baseline:
         num_entries = write_baseline(options.write_baseline, found_entries)
         print(f'{options.write_baseline}: {count_text(num_entries, "known finding")}', file=sys.stderr)
-    for line in stale_lines(entries, found_entries):
+    for line in stale_entry_messages(entries, found_entries):
         print(line, file=sys.stderr)
 
 

@@ -215,8 +215,8 @@ def checks_to_disable(
     if not all(f in allowed for f in findings):
         return set()
     errors = [f for f in findings if f.level == 'error' and f.kind in CHECKS]
-    steps = [next((step for step in _steps_to_disable(f) if step not in disabled), None) for f in errors]
-    return {step for step in steps if step}
+    exclusions = [next((e for e in _possible_exclusions(f) if e not in disabled), None) for f in errors]
+    return {*filter(None, exclusions)}
 
 
 # dialect of kernels in Python -> codes of findings after which they can continue
@@ -241,7 +241,7 @@ def _may_continue(finding):
     return finding.code in _CAN_CONTINUE[finding.dialect]
 
 
-def _steps_to_disable(finding):
+def _possible_exclusions(finding):
     "Yield what to disable so that an allowed finding does not end a run, from the most specific"
     if _may_continue(finding):
         yield finding.kind, finding.kernel, finding.code, finding.compiled_line

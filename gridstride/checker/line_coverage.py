@@ -145,14 +145,14 @@ def _branches_in(branches, file):
 
 def merge_coverages(coverages) -> dict:
     "Merge the coverage of several processes, as `to_dict` returns it"
-    out = {}
+    merged = {}
     for file, file_coverage in (row for coverage in coverages for row in coverage.items()):
-        merged_coverage = out.setdefault(file, dict(executable=[], executed=[], branches={}))
+        merged_coverage = merged.setdefault(file, dict(executable=[], executed=[], branches={}))
         for name in ('executable', 'executed'):
             merged_coverage[name] = sorted({*merged_coverage[name], *file_coverage[name]})
         for line, counts in file_coverage['branches'].items():
             add_counts(merged_coverage['branches'], line, counts)
-    return out
+    return merged
 
 
 def ranges(lines) -> str:

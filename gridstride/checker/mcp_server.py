@@ -3,7 +3,7 @@
 Each tool takes source code and runs a command of the package on it, confined as `sandbox` describes; `judge` has its
 own sandbox. If the official `mcp` package is installed, it implements the protocol (`official_mcp`), otherwise this
 module does, with the standard library: tools need only a small subset of JSON-RPC 2.0. Each line is a request or a
-notification in JSON, and each request is answered by one line."""
+notification in JSON, and each request gets a response of one line."""
 
 import argparse
 import json
@@ -21,7 +21,7 @@ from . import official_mcp
 from .check import uses_cuda_c
 from .sandbox import SECONDS, prepare_cache, run_confined, run_in_folder
 
-__all__ = ['ProtocolError', 'TOOLS', 'answer', 'main']
+__all__ = ['ProtocolError', 'TOOLS', 'respond', 'main']
 
 _VERSIONS = '2025-11-25', '2025-06-18', '2025-03-26', '2024-11-05'  # of the protocol, the newest first
 _INSTRUCTIONS = """Check GPU kernels for data races, out-of-bounds accesses, uninitialized reads and divergent barriers.
@@ -224,13 +224,13 @@ _METHODS = {
 
 
 def _send_progress(send, params, seconds, message):
-    "Send the progress of a request, if the client asked for it"
+    "Send the progress of a request, if the client requested it"
     if (token := (params.get('_meta') or {}).get('progressToken')) is not None:
         params = dict(progressToken=token, progress=seconds, message=message)
         send(dict(jsonrpc='2.0', method='notifications/progress', params=params))
 
 
-def answer(
+def respond(
     line: str,
     send=lambda notification: None,  # called with the notifications that precede the response
     seconds=SECONDS,  # time limit of a tool
@@ -255,7 +255,7 @@ def answer(
 
 
 def main(argv=None) -> int:  # exit status
-    "Answer requests until stdin ends"
+    "Respond to requests until stdin ends"
     parser = argparse.ArgumentParser(
         prog='gridstride mcp',
         description='Serve check, explain, asm, bench and judge as tools for coding agents, over stdin and stdout.',
@@ -268,7 +268,7 @@ def main(argv=None) -> int:  # exit status
         official_mcp.serve('gridstride', gridstride.__version__, _INSTRUCTIONS, _list_tools(), call)
         return 0
     for line in sys.stdin:
-        if line.strip() and (response := answer(line, _print_message, options.seconds)) is not None:
+        if line.strip() and (response := respond(line, _print_message, options.seconds)) is not None:
             _print_message(response)
     return 0
 

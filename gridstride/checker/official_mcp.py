@@ -47,7 +47,7 @@ def make_server(name, version, instructions, tools, call_tool):
 
 
 def serve(*server_args):
-    "Answer requests on stdin until it ends; takes the arguments of `make_server`"
+    "Respond to requests on stdin until it ends; takes the arguments of `make_server`"
     import anyio
     from mcp.server.stdio import stdio_server
 

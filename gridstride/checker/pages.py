@@ -67,9 +67,9 @@ def _in_dialects(text):
     return {'': text} if isinstance(text, str) else text
 
 
-def message_variants(words):
+def message_variants(row):
     "Yield (dialect, message, hint) of a row of the table, with field names in braces; dialect '' means all dialects"
-    summaries, hints = _in_dialects(words.summary), _in_dialects(words.hint)
+    summaries, hints = _in_dialects(row.summary), _in_dialects(row.hint)
     for dialect in sorted({*summaries, *hints} - {''}) or ['']:
         summary, hint = (texts.get(dialect, texts.get('', '')) for texts in (summaries, hints))
         if summary or hint:
@@ -91,7 +91,7 @@ def describe_report(kind, code):
     return f'{reported} {general_advice}' if advice else reported
 
 
-def _wrapped(text, indent=''):
+def _wrap(text, indent=''):
     return textwrap.fill(text, 100, initial_indent=indent, subsequent_indent=indent, break_on_hyphens=False)
 
 
@@ -99,17 +99,17 @@ def page_text(kind, code) -> str:
     "Return the page of a message as plain text; raises `KeyError` for an unknown code"
     from ..diagnostics.messages import MESSAGES
 
-    paragraphs = [f'{kind}/{code}', _wrapped(printed_lines().get(f'{kind}-{code}', ''), '  ')]
+    paragraphs = [f'{kind}/{code}', _wrap(printed_lines().get(f'{kind}-{code}', ''), '  ')]
     if example := examples().get((kind, code)):
         prose, *kernels = example
-        paragraphs.append(_wrapped(prose))
+        paragraphs.append(_wrap(prose))
         for title, kernel in zip(('Wrong:', 'Right:'), kernels):
             paragraphs += [title, textwrap.indent(kernel.strip(), '    ')]
     paragraphs.append('Text of the message (names in braces are fields):')
     for dialect, *texts in message_variants(MESSAGES[kind, code]):
         language = [f'  {LANGUAGES[dialect]}:'] if dialect else []
-        paragraphs.append('\n'.join([*language, *(_wrapped(text, '    ') for text in texts if text)]))
-    paragraphs += [_wrapped(describe_report(kind, code)), page_url(kind, code)]
+        paragraphs.append('\n'.join([*language, *(_wrap(text, '    ') for text in texts if text)]))
+    paragraphs += [_wrap(describe_report(kind, code)), page_url(kind, code)]
     return '\n\n'.join(filter(str.strip, paragraphs))
 
 
@@ -136,7 +136,8 @@ def main(argv=None) -> int:  # exit status
     code = parser.parse_args(argv).code
     keys = _keys_of(code) if code else list(MESSAGES)
     if not keys:
-        close = get_close_matches(code, [known for _, known in MESSAGES], 3)
-        parser.error(f'no message has the code {code}' + (f'; did you mean {", ".join(close)}?' if close else ''))
+        close_matches = get_close_matches(code, [known for _, known in MESSAGES], 3)
+        suggestion = f'; did you mean {", ".join(close_matches)}?' if close_matches else ''
+        parser.error(f'no message has the code {code}{suggestion}')
     print(page_text(*keys[0]) if len(keys) == 1 else '\n'.join(f'{kind}/{known}' for kind, known in keys))
     return 0

@@ -20,7 +20,7 @@ from typing import Any
 
 import pytest
 
-from .baseline import AllowedFindings, entry_of, read_baseline, stale_lines, write_baseline
+from .baseline import AllowedFindings, entry_of, read_baseline, stale_entry_messages, write_baseline
 from .finding import checks_to_disable, require_codes, settings_without
 from .schedules import parse_schedule, schedules_of
 
@@ -210,11 +210,11 @@ class CheckedTests:
         else:
             report.sections.append(('gridstride', text))
 
-    def _stale_lines(self):
+    def _stale_entry_messages(self):
         "Yield a line per finding of the baseline that its test, which ran, did not have"
         node_ids = {*self.totals['node_ids']}
         entries = [entry for entry in self.baseline if entry.get('test') in node_ids]
-        yield from stale_lines(entries, self.totals['allowed'])
+        yield from stale_entry_messages(entries, self.totals['allowed'])
 
     def _take_findings(self, item):
         "Return the new findings that a test does not allow; add the other ones to the totals"
@@ -249,7 +249,7 @@ class CheckedTests:
         terminalreporter.write_line(f'{counts}, {schedules}')
         missing_dialects = self.coverage.missing_dialects() if self.coverage else ''
         coverage_lines = [*report(merge_coverages(self.totals['coverage'])), missing_dialects]
-        for line in [*filter(None, coverage_lines), *self._stale_lines()]:
+        for line in [*filter(None, coverage_lines), *self._stale_entry_messages()]:
             terminalreporter.write_line(line)
         if file := self.config.option.gridstride_write_baseline:
             num_entries = write_baseline(file, self.totals['allowed'])

@@ -245,7 +245,7 @@ def main(argv=None) -> int:  # exit status
         recorder.disabled_checks = {*map(tuple, job.disabled_checks)}
 
         def write_status(error=None, description=None):
-            status = dict(launches=recorder.num_launches, error=description, interrupted=limit.interruption(error))
+            status = dict(launches=recorder.num_launches, error=description, interruption=limit.interruption(error))
             write(**status, imported=_imported_modules())
 
         limit = TimeLimit(job.time_limit, recorder, write_status)

@@ -68,8 +68,8 @@ class Workers:
             self._start_server()
         self._lines.write(json.dumps([job.to_json(), os.fspath(output_path)]) + '\n')
         self._lines.flush()
-        answer = self._lines.readline()
-        return int(answer) if answer else self._server.wait()
+        reply = self._lines.readline()
+        return int(reply) if reply else self._server.wait()
 
     def _start_server(self):
         parent_end, server_end = socket.socketpair()
@@ -87,7 +87,7 @@ def _run_process(job, output_path):
 
 
 def main(argv) -> int:  # exit status
-    "Run each job that arrives at the socket with file descriptor `argv[0]`, and answer with its exit status"
+    "Run each job that arrives at the socket with file descriptor `argv[0]`, and reply with its exit status"
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C ends the job and the command; then this process ends, too
     with socket.socket(fileno=int(argv[0])) as connection, connection.makefile('rw', encoding='utf-8') as lines:
         imported = []  # by the previous job
@@ -98,7 +98,7 @@ def main(argv) -> int:  # exit status
             if not child:
                 break
             _, status = os.waitpid(child, 0)
-            imported = _imported_by(job)  # before the answer, after which the report may be removed
+            imported = _imported_by(job)  # before the reply, after which the report may be removed
             lines.write(f'{os.waitstatus_to_exitcode(status)}\n')
             lines.flush()
         else:

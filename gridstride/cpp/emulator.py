@@ -19,7 +19,7 @@ from functools import lru_cache
 from pathlib import Path
 from types import SimpleNamespace
 
-from ..diagnostics.accessed_arrays import Lines
+from ..diagnostics.accessed_arrays import ExecutedLine
 from ..diagnostics.errors import warn_of
 from ..diagnostics.source_lines import find_uses
 from ..diagnostics.settings import (
@@ -476,12 +476,12 @@ def _make_exception(finding, sources):
 
 
 def _lines_of_calls(finding, file, sources):
-    "Return the `Lines` of a finding, and of the calls that led to it"
+    "Return the `ExecutedLine` of a finding, and of the calls that led to it"
     calls = [(finding.calls[0].function if finding.calls else finding.kernel, file, finding.line)]
     calls += [call[:3] for call in finding.calls[1:]]
     lines_of_file = {name: dict(enumerate(text.splitlines(), 1)) for name, text in sources.items()}
     rows = [(function, lines_of_file.get(name, {}), n) for function, name, n in calls]
-    return [Lines(function, lines.get(n, ''), _preceding_lines(lines, n)) for function, lines, n in rows]
+    return [ExecutedLine(function, lines.get(n, ''), _preceding_lines(lines, n)) for function, lines, n in rows]
 
 
 def _name_local(finding, line):

@@ -195,7 +195,7 @@ class RuntimeFinding:
     def name_array(self, calls):
         """Set the intended array of an access that is in no array, or several arrays that are equally likely.
 
-        `calls`: an `accessed_arrays.Lines` per function, from the access to the kernel."""
+        `calls`: an `accessed_arrays.ExecutedLine` per function, from the access to the kernel."""
         rows = [row.split() for row in self.fields.pop('arrays', '').split(', ') if row]
         array_of_name = {name: (name, int(index), int(size)) for name, index, size in rows}
         if not array_of_name or not calls[0].line:

@@ -12,10 +12,10 @@ from typing import NamedTuple
 
 from .source_lines import strip_comment, end_of_bracket, split_indices
 
-__all__ = ['Lines', 'accessed_arrays']
+__all__ = ['ExecutedLine', 'accessed_arrays']
 
 
-class Lines(NamedTuple):
+class ExecutedLine(NamedTuple):
     "An executed line, and the lines of its function before it"
 
     function: str
@@ -43,7 +43,7 @@ _USE_KINDS = dict(
 
 def accessed_arrays(
     access,  # 'read', 'write' or 'atomic'
-    calls,  # `Lines` from the access to the kernel, the innermost first
+    calls,  # `ExecutedLine` from the access to the kernel, the innermost first
     arrays,  # the names of the kernel's arrays
 ):  # (names of arrays, whether the origin of every pointer in the line is known)
     "Return the arrays that an access may belong to, in their order in the line"
@@ -65,16 +65,16 @@ def accessed_arrays(
     ), True
 
 
-def _array_names(arrays_of_uses, fits=lambda use: True):
-    "Return the arrays of the uses for which `fits` is true, each once"
-    return list(dict.fromkeys(name for use, names in arrays_of_uses if fits(use) for name in names))
+def _array_names(arrays_of_uses, predicate=lambda use: True):
+    "Return the arrays of the uses for which `predicate` is true, each once"
+    return list(dict.fromkeys(name for use, names in arrays_of_uses if predicate(use) for name in names))
 
 
 # The pointers that a line uses
 
 _KEYWORDS = 'return|else|case|in|and|or|not|do|goto|throw'
 _ELEMENT = re.compile(r'(->|\.)?\s*([A-Za-z_]\w*|\))\s*(?=\[)')
-_STAR = re.compile(r'(?:^|[-=(,+/%<>&|!?:;{}\[]|\breturn\b)\s*\*\s*(?=[A-Za-z_(])')
+_DEREFERENCE = re.compile(r'(?:^|[-=(,+/%<>&|!?:;{}\[]|\breturn\b)\s*\*\s*(?=[A-Za-z_(])')
 _BARE_NAME = re.compile(r'(?<![\w.>])([A-Za-z_]\w*)\b(?!\s*(?:\[|\(|->|\.|\w|=(?!=)))([^,;)]*)')
 _ASSIGNMENT = re.compile(r'\s*(?:\.\s*\w+\s*)*(\+\+|--|[-+*/%&|^]=|<<=|>>=|=(?!=))')
 _TYPES = 'float|double|int|char|short|long|unsigned|bool|void|auto|half|__half|T|const|\\w+_t|(?:int|float|double)[1-4]'
@@ -92,7 +92,7 @@ def _uses(line, code, arrays):
         name = _cast_pointer(line, m.start(2)) if m[2] == ')' else m[2]
         is_loaded_pointer = re.search(r'\]\s*\[', indices) and re.search(rf'\*\s*\*[^,;)=]*\b{name}\b', code)
         yield _Use('' if m[1] or is_loaded_pointer else name, indices, _access_kind(line, m.start(2), end))
-    for m in _STAR.finditer(line):
+    for m in _DEREFERENCE.finditer(line):
         yield _parse_dereference(line, m.end())
     for m in re.finditer(r'(?<![\w.>])(\w+)\s*->', line):
         yield _Use(m[1], '0', 'read')
@@ -213,8 +213,8 @@ _WIDE_TYPES = 'size_t', 'long', 'int64_t', 'uint64_t', 'ptrdiff_t'
 
 def _expand_index(use, code):
     "Return the index of a use, followed by the values of all variables in it and in these values"
-    moves = [value for value in _values_of(use.pointer, code) if use.pointer]
-    text = ' '.join([use.index, *moves])
+    pointer_offsets = [value for value in _values_of(use.pointer, code) if use.pointer]
+    text = ' '.join([use.index, *pointer_offsets])
     names = set()
     while new_names := {*re.findall(r'(?<![\w.])[A-Za-z_]\w*', text)} - names:
         names |= new_names

@@ -56,10 +56,10 @@ def _catalogue(language):
 def read(po) -> dict:
     "Parse a catalogue: {(context, text): translation}, without fuzzy and missing translations"
     entries = (_ENTRY.search(entry) for entry in po.split('\n\n') if not re.search('^#,.*fuzzy', entry, re.M))
-    strings = (tuple(map(_unquoted, m.groups())) for m in entries if m)
+    strings = (tuple(map(_unquote, m.groups())) for m in entries if m)
     return {(context, text): translation for context, text, translation in strings if text and translation}
 
 
-def _unquoted(lines):
+def _unquote(lines):
     "Return the string that consecutive quoted lines form"
     return ''.join(map(json.loads, (lines or '').splitlines()))

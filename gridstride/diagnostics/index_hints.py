@@ -65,7 +65,7 @@ def _bound_included_hint(guard):
     corrected = (
         guard.corrected if guard.comparison.startswith(guard.name) else guard.bound
     )  # for a `range`, only the bound
-    return 'row_too_many', dict(guard=guard.text, bound=guard.bound, comparison=guard.comparison, right=corrected)
+    return 'row_too_many', dict(guard=guard.text, bound=guard.bound, comparison=guard.comparison, corrected=corrected)
 
 
 _REMAINDER = re.compile(r'[^%;]+%\s*(?P<divisor>\w+)')
@@ -109,7 +109,7 @@ def connective_or_order_hint(fields, line, preceding_lines):
         corrected_index.replace(' ', '') in text.replace(' ', '') for text in [line, *preceding_lines]
     ):
         return None  # the kernel uses both orders: a transpose
-    return corrected_index and ('swapped', dict(expr=expressions[0], right=corrected_index))
+    return corrected_index and ('swapped', dict(expr=expressions[0], corrected=corrected_index))
 
 
 _CONNECTIVE = re.compile(r'\s*(&&|\|\||\band\b|\bor\b)\s*')
@@ -146,7 +146,7 @@ def _find_wrong_connective(line, names):
         return None
     connective = connectives.pop()
     corrected = ({'&&': '||', 'and': 'or'} if is_exit else {'||': '&&', 'or': 'and'}).get(connective)
-    return corrected and (variables, dict(guard=condition, connective=connective, right=corrected))
+    return corrected and (variables, dict(guard=condition, connective=connective, corrected=corrected))
 
 
 def _is_past_end(term):
@@ -202,7 +202,7 @@ def _swapped_axes_hint(fields, expressions, guards):
         return None
     axis = int(0 <= index[0] < shape[0])
     index_fields = dict(axis=axis, last=shape[axis] - 1, axis_index=index[axis], transposed=tuple(shape[::-1]))
-    return 'swapped_axes', dict(index_fields, expr=', '.join(expressions), right=', '.join(reversed(expressions)))
+    return 'swapped_axes', dict(index_fields, expr=', '.join(expressions), corrected=', '.join(reversed(expressions)))
 
 
 # pointers that were moved, arrays with a size in the source, several axes

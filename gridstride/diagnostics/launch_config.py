@@ -10,7 +10,7 @@ from ..utils import dim3
 
 __all__ = [
     'LIMITS',
-    'Config',
+    'LaunchConfig',
     'launch_error',
     'read_brackets',
     'configure',
@@ -48,7 +48,7 @@ def max_resident_blocks(
     return 132 * max(1, min(32, limit_by_threads, limit_by_memory))
 
 
-class Config(NamedTuple):
+class LaunchConfig(NamedTuple):
     "The sizes of a launch, validated"
 
     grid: dim3  # blocks
@@ -126,7 +126,7 @@ def configure(
     cluster=None,  # blocks per cluster, as `grid`; None: 1
     opts_in=False,  # whether the kernel opts in to more than 48 KB of shared memory
     large_clusters=False,  # whether it opts in to clusters of more than 8 blocks
-) -> Config:
+) -> LaunchConfig:
     """Validate the sizes of a launch; raises `LaunchError` for sizes that no GPU accepts.
 
     >>> configure('square', 4, 256).block
@@ -149,7 +149,7 @@ def configure(
     if shared > (LIMITS.shared_opt_in if opts_in else LIMITS.shared):
         code = 'dynamic_size' if opts_in else 'shared_size'
         raise launch_error(kernel, code, bytes=shared, limit=LIMITS.shared_opt_in if opts_in else LIMITS.shared)
-    return Config(grid, block, stream, shared, cluster)
+    return LaunchConfig(grid, block, stream, shared, cluster)
 
 
 def check_argument_count(

@@ -675,7 +675,7 @@ MESSAGES = {
     ),
     ('synccheck', 'endless_wait'): Message(
         'deadlock: {waiting} here for a value in memory that no thread will change',
-        'The threads of a block run in lockstep here, and cannot spin on each other: use a barrier, '
+        'The simulator runs the threads of a block in lockstep, so they cannot spin on each other: use a barrier, '
         'or let one thread per block take the lock.',
     ),
     ('synccheck', 'blocks_wait'): Message(
@@ -747,8 +747,7 @@ MESSAGES = {
         'Include in the mask only the lanes that reach the operation, or move the operation before the branch.',
     ),
     ('synccheck', 'source_lane'): Message(
-        'a shuffle reads from lane {lane}, which does not execute it',
-        'Every source lane must execute the shuffle.',
+        'a shuffle reads from lane {lane}, which does not execute it', 'Every source lane must execute the shuffle.'
     ),
     ('synccheck', 'undefined_lane'): Message(
         'line {line} of {kernel}: a shuffle reads lane {lane}, which {state}: its value is undefined, and line '
@@ -1076,11 +1075,11 @@ HINTS = {
     ),
     'one_too_many': '`{guard}` admits one index too many: with {size} elements the last valid index is {last}.',
     'row_too_many': '`{guard}` admits one index too many: the last valid index is {bound} - 1. `{comparison}` must be '
-    '`{right}`.',
-    'wrong_connective': '`{guard}` admits threads with one index past the end: `{connective}` must be `{right}`.',
-    'swapped': 'The index is `{expr}`, with rows and columns swapped: it must be `{right}`.',
+    '`{corrected}`.',
+    'wrong_connective': '`{guard}` admits threads with one index past the end: `{connective}` must be `{corrected}`.',
+    'swapped': 'The index is `{expr}`, with rows and columns swapped: it must be `{corrected}`.',
     'swapped_axes': 'Along axis {axis} valid indices are 0 to {last}, and this one is {axis_index}: `{expr}` has rows '
-    'and columns swapped, use `{right}`. If this is a transpose, {array} must have shape {transposed}.',
+    'and columns swapped, use `{corrected}`. If this is a transpose, {array} must have shape {transposed}.',
     'moved': '`{move}` has moved the pointer: `{expr}` counts from the new position, the index in this message from '
     'the first element of {array}. Check how far the pointer moves, and how many elements remain after it.',
     'moved_by': '`{move}` has moved the pointer: `{expr}` is {new_index}, counted from the new position, but only '

@@ -71,8 +71,8 @@ def _language_of_environment():
     return name
 
 
-# `lanes`: the maximum number of threads that run in lockstep; `counts_from_end`: whether a signed index below 0 counts
-# from the end, as in Numba, with a warning if it depends on the thread, instead of being an error;
+# `max_lanes`: the maximum number of threads that run in lockstep; `counts_from_end`: whether a signed index below 0
+# counts from the end, as in Numba, with a warning if it depends on the thread, instead of being an error;
 # `allowed_findings`: findings after which a kernel continues without a report, (code, kernel, line);
 # `lang`: the language of findings, '' for English
 settings = Settings(
@@ -80,9 +80,9 @@ settings = Settings(
     order='forward',
     seed=0,
     swaps=1 << 30,  # the maximum number of swaps per shuffle
-    who=False,
+    label_prints=False,
     engine='lanes',
-    lanes=16384,
+    max_lanes=16384,
     seconds=60.0,
     warp=32,
     counts_from_end=False,
@@ -188,7 +188,7 @@ def options(
     checks=None,  # True or 'all', False or 'none', or some of `CHECKS`: 'racecheck, memcheck', or a list
     order=None,  # of blocks, and of threads between two barriers: 'forward', 'reverse', 'shuffle'
     seed=None,  # of the shuffle
-    who=None,  # whether to prefix each line that a kernel prints with its block and thread
+    label_prints=None,  # whether to prefix each line that a kernel prints with its block and thread
     seconds=None,  # time limit of a simulated kernel
     engine=None,  # for kernels of Numba's dialect: 'lanes', the simulator, or 'c', CUDA C on the emulator
     warp=None,  # threads per warp in the simulator: 32, or 64 as in AMD's wavefronts
@@ -204,6 +204,6 @@ def options(
         raise ValueError(f'seconds must be a positive number; got {seconds!r}')
     if engine not in (None, *ENGINES):
         raise ValueError(f"engine must be {' or '.join(map(repr, ENGINES))}; got {engine!r}")
-    new_values = dict(checks=checks, order=order, seed=seed, who=who, seconds=seconds, engine=engine)
+    new_values = dict(checks=checks, order=order, seed=seed, label_prints=label_prints, seconds=seconds, engine=engine)
     with change(settings, **new_values, warp=warp, lang=lang):
         yield

@@ -6,7 +6,7 @@ import numpy as np
 
 from ..diagnostics.errors import NotSimulated
 from ..diagnostics.launch_config import argument_error
-from ..support.array_memory import array_of_interface, flat_storage
+from ..support.array_memory import array_from_interface, flat_storage
 from .arithmetic import as_numba
 from .constants import fits_64_bits
 from .memory import make_view
@@ -33,7 +33,7 @@ def _convert_argument(
     value,
     name,  # of the parameter, for messages
     memories,  # memory key -> `Mem`: the memories of earlier arguments
-    type_error,  # makes the `TypeError` for an invalid argument from a message
+    make_type_error,  # makes the `TypeError` for an invalid argument from a message
 ):
     "Convert one argument to a `View`, `Records`, a number of Numba's type, or a tuple of these"
     if hasattr(value, 'device_view'):
@@ -41,24 +41,26 @@ def _convert_argument(
     if hasattr(value, 'detach'):
         return _wrap_tensor(value, name, memories)
     if isinstance(value, np.ma.MaskedArray):
-        raise type_error(
+        raise make_type_error(
             f'is a masked array, which kernels do not support; pass {name}.filled(...), and the mask as another array'
         )
     if isinstance(value, np.ndarray):
         return wrap_array(value, name, memories)
     if hasattr(value, '__cuda_array_interface__'):
-        return wrap_array(array_of_interface(value), name, memories)
+        return wrap_array(array_from_interface(value), name, memories)
     if isinstance(value, np.void) and value.dtype.names:
         return wrap_record(value, name, memories)
     if isinstance(value, tuple):
-        items = [_convert_argument(item, f'{name}[{i}]', memories, type_error) for i, item in enumerate(value)]
+        items = [_convert_argument(item, f'{name}[{i}]', memories, make_type_error) for i, item in enumerate(value)]
         return value._make(items) if hasattr(value, '_make') else tuple(items)
     if isinstance(value, int) and not fits_64_bits(value):
-        raise type_error(f'is {value}, which needs more than 64 bits; pass a float')
+        raise make_type_error(f'is {value}, which needs more than 64 bits; pass a float')
     if isinstance(value, (bool, int, float, complex, np.generic)):
         return as_numba(value)
     hint = '; create one with torch.tensor(...) or np.array(...)' if isinstance(value, list) else ''
-    raise type_error(f'must be a tensor, an array, a number or a tuple of these; got a {type(value).__name__}{hint}')
+    raise make_type_error(
+        f'must be a tensor, an array, a number or a tuple of these; got a {type(value).__name__}{hint}'
+    )
 
 
 def convert_arguments(

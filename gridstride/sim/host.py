@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ..diagnostics.settings import settings
-from ..support.array_memory import address, array_of_interface
+from ..support.array_memory import address, array_from_interface
 from .happens_before import copying, stream_order, source_line
 from .memory import Mem, as_dtype, memory_key, make_view
 from .records import wrap_array
@@ -294,7 +294,7 @@ def as_cuda_array(obj, sync=True):
     if hasattr(obj, 'detach'):
         a = obj.detach().numpy()
     else:
-        a = array_of_interface(obj) if hasattr(obj, '__cuda_array_interface__') else np.asarray(obj)
+        a = array_from_interface(obj) if hasattr(obj, '__cuda_array_interface__') else np.asarray(obj)
     return DeviceArray(a, make_view(a, None, {}).mem)
 
 

@@ -63,7 +63,7 @@ def _run_groups(ctx, program, values):
     "Run the blocks in groups of a few thousand threads, which run in lockstep"
     ctx.is_cooperative = program.uses_this_grid
     ctx.require_resident(ctx.dynamic_shared_bytes)
-    blocks_per_group = max(1, settings.lanes // ctx.block.size)
+    blocks_per_group = max(1, settings.max_lanes // ctx.block.size)
     if program.may_spin:
         blocks_per_group = 1
     elif program.uses_this_grid:

@@ -255,8 +255,8 @@ class MemoryOrder:
         for loaded, clock in zip(self.loaded_by_lane, (flag.by_block.get(block), flag.device)):
             if clock is not None:
                 loaded[lane] = join(loaded.get(lane), clock)
-        block_slot = int(group.block_in_group[lane])
-        self.any_block[block_slot] = join(self.any_block.get(block_slot), flag.any_block)
+        index_in_group = int(group.block_in_group[lane])
+        self.any_block[index_in_group] = join(self.any_block.get(index_in_group), flag.any_block)
 
     def on_atomic_store(self, group, lane, mem, offset, flag, now):
         "Store a flag: it releases the clock of the lane's last fence"

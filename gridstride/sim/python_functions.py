@@ -16,7 +16,7 @@ __all__ = ['FUNCTIONS', 'print_lanes', 'widen']
 def print_lanes(ctx, active, site, *args, sep=' ', end='\n'):
     "Implement `print`: one line per active thread"
     for lane in ctx.active_lanes(active):
-        if settings.who:
+        if settings.label_prints:
             print('block {}, thread {}:'.format(*map(position, ctx.group.position(lane))), end=' ')
         print(*(_in_lane(value, lane) for value in args), sep=sep, end=end)
 

@@ -159,11 +159,11 @@ class LaunchContext:
         self.detectors.racecheck.raise_deferred(self, active)
         self.now += 1
         if active is self.group.all_lanes:
-            block_slots = np.arange(self.group.num_blocks)
+            indices_in_group = np.arange(self.group.num_blocks)
         else:
-            block_slots = np.flatnonzero(self.detectors.synccheck.check_barrier(self, active, site) > 0)
-        self.detectors.initcheck.check_at_barrier(self.group.first_block, block_slots)
-        self.memory_order.block_barrier(self.group, block_slots, self.now)
+            indices_in_group = np.flatnonzero(self.detectors.synccheck.check_barrier(self, active, site) > 0)
+        self.detectors.initcheck.check_at_barrier(self.group.first_block, indices_in_group)
+        self.memory_order.block_barrier(self.group, indices_in_group, self.now)
         if self.trace is not None:
             self.trace.record_barrier(self, active, site)
 

@@ -203,7 +203,7 @@ class SubmoduleFinder:
         )
 
 
-def _package(name, doc):
+def _make_package(name, doc):
     "Make a package without submodules; its spec lets `importlib.util.find_spec` find it"
     module = types.ModuleType(name, doc)
     module.__spec__ = ModuleSpec(name, None, is_package=True)
@@ -213,7 +213,7 @@ def _package(name, doc):
 
 def make_shim(name='numba.cuda'):
     "Make the module that replaces `numba.cuda`, or `numba_cuda_mlir.cuda`"
-    module = _package(name, cuda.__doc__)
+    module = _make_package(name, cuda.__doc__)
     module.simulated = True
     module.__getattr__ = partial(_attribute_of_shim, name)
     vars(module).update({name: getattr(cuda, name) for name in cuda.__all__ if name != 'warpsize'})
@@ -237,7 +237,7 @@ def _attribute_of_shim(package, name):
 
 def mlir_modules() -> dict:  # name -> module
     "Make the modules that replace `numba_cuda_mlir`, which need not be installed: its `cuda` and its `types`"
-    package = _package('numba_cuda_mlir', 'The simulator of gridstride in place of numba_cuda_mlir')
+    package = _make_package('numba_cuda_mlir', 'The simulator of gridstride in place of numba_cuda_mlir')
     package.cuda = make_shim('numba_cuda_mlir.cuda')
     package.types = numba_types
     modules = {f'numba_cuda_mlir.{name}': vars(package)[name] for name in ('cuda', 'types')}

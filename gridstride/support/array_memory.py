@@ -10,7 +10,7 @@ __all__ = [
     'span',
     'flat_storage',
     'strided_view',
-    'array_of_interface',
+    'array_from_interface',
 ]
 
 
@@ -68,8 +68,8 @@ def strided_view(
     return np.lib.stride_tricks.as_strided(flat[first_index:], shape, [s * step for s in strides])
 
 
-class _MemoryOf:
-    "The memory of an array with a `__cuda_array_interface__`, for NumPy; keeps the array alive"
+class _ArrayInterface:
+    "Exposes the memory of an array with a `__cuda_array_interface__` to NumPy, and keeps the array alive"
 
     def __init__(self, array):
         self.array = array
@@ -78,6 +78,6 @@ class _MemoryOf:
         self.__array_interface__ = {field: interface[field] for field in fields if field in interface}
 
 
-def array_of_interface(array):
+def array_from_interface(array):
     "Return the memory of an array of another library as a NumPy array; it must be CPU memory"
-    return np.asarray(_MemoryOf(array))
+    return np.asarray(_ArrayInterface(array))

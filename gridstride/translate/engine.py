@@ -498,7 +498,7 @@ def launch(kernel, grid, block, shared, args, trace=None):
     "Launch a simulated kernel as compiled CUDA C; raise a finding of the detectors with its line of Python"
     options_used = {
         'a trace': trace is not None,
-        'who=True': settings.who,
+        'label_prints=True': settings.label_prints,
         f'warps of {settings.warp}': settings.warp != 32,
     }
     if unsupported := next((option for option, is_used in options_used.items() if is_used), None):

@@ -1,7 +1,7 @@
 "Which arrays an access may be to whose address is in none, read off the learner's lines."
 import pytest
 
-from gridstride.diagnostics.accessed_arrays import Lines, accessed_arrays
+from gridstride.diagnostics.accessed_arrays import ExecutedLine, accessed_arrays
 
 ARRAYS = 'x', 'y', 'z', 'idx'
 HEAD = '__global__ void k(const float *x, float *y, float *z, int *idx, View v, int w, int h) {\n'
@@ -30,7 +30,7 @@ READS = [  # a line, what is before it, the arrays that it may read there, wheth
 
 @pytest.mark.parametrize('line,above,names,alone', READS)
 def test_what_a_line_may_read(line, above, names, alone):
-    assert accessed_arrays('read', [Lines('k', line, HEAD + above)], ARRAYS) == (names, alone)
+    assert accessed_arrays('read', [ExecutedLine('k', line, HEAD + above)], ARRAYS) == (names, alone)
 
 
 @pytest.mark.parametrize('access,line,names', [
@@ -38,7 +38,7 @@ def test_what_a_line_may_read(line, above, names, alone):
     ('atomic', 'atomicAdd(&y[i], x[i]);', ['y']), ('atomic', 'atomicAdd(y + i, x[i]);', ['y'])])
 def test_what_a_line_may_change(access, line, names):
     above = f'{HEAD}{FAR}\nfloat *q = &z[w*h];'
-    assert accessed_arrays(access, [Lines('k', line, above)], ARRAYS) == (names, True)
+    assert accessed_arrays(access, [ExecutedLine('k', line, above)], ARRAYS) == (names, True)
 
 
 @pytest.mark.parametrize('line,head,called,names', [
@@ -46,5 +46,5 @@ def test_what_a_line_may_change(access, line, names):
     ('return a[i];', 'template <class T> T at(const T a[], int i) {', 'y[t] = at<float>(x + w*h, 3);', ['x']),
     ('return v.p[i];', 'float at(View v, int i) {', 'y[t] = at(v, w*h);', [])])
 def test_a_parameter_is_the_array_that_the_call_passes(line, head, called, names):
-    calls = [Lines('at', line, f'__device__ {head}'), Lines('k', called, HEAD)]
+    calls = [ExecutedLine('at', line, f'__device__ {head}'), ExecutedLine('k', called, HEAD)]
     assert accessed_arrays('read', calls, ARRAYS)[0] == names

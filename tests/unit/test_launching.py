@@ -7,7 +7,7 @@ import pytest
 
 from gridstride import cpp, sim
 from gridstride.diagnostics.errors import LaunchError, WrongArgument
-from gridstride.diagnostics.launch_config import LIMITS, Config, configure, check_argument_count, read_brackets
+from gridstride.diagnostics.launch_config import LIMITS, LaunchConfig, configure, check_argument_count, read_brackets
 from gridstride.translate.source import Untranslatable
 from gridstride.utils import dim3
 from found import finding, saying
@@ -32,7 +32,7 @@ def test_bytes_of_shared_memory_are_an_integer(shared):
 
 def test_sizes_are_ints_tuples_or_dim3():
     for grid in (4, (4,), [4], (4, 1), dim3(4), np.int64(4)):
-        assert configure('k', grid, (8, 4)) == Config(dim3(4), dim3(8, 4), None, 0, dim3(1))
+        assert configure('k', grid, (8, 4)) == LaunchConfig(dim3(4), dim3(8, 4), None, 0, dim3(1))
 
 
 @pytest.mark.parametrize('grid,block,shared,want', [
