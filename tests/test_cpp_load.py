@@ -651,7 +651,7 @@ def test_a_process_that_is_forked_while_another_thread_launches(checks, modules)
         def child():
             pid = os.fork()
             if pid: return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-            signal.alarm(20)                                # a deadlock ends by this signal
+            signal.alarm(60)                                # a deadlock ends by this signal
             for _ in range(2): m.go_orders(x := torch.zeros(66, dtype=torch.int32))
             os._exit(x[0].item() != 10416)
         m.go_orders(torch.zeros(66, dtype=torch.int32))

@@ -2,7 +2,6 @@
 // launch or a copy to the device therefore translates them to unmapped addresses, which fault when a kernel uses them;
 // a copy to the host translates them back. Copied bytes may be integers that look like an address of the module, so a
 // word is translated only if it is the start of a function or a vtable.
-#include <dlfcn.h>
 #include <algorithm>
 #include <mutex>
 #include <unordered_set>
@@ -11,10 +10,8 @@
 #include "addresses.h"
 #include "detector.h"
 #include "findings.h"
+#include "loader.h"
 #include "platform.h"
-#ifdef GRIDSTRIDE_ELF
-#include <link.h>
-#endif
 
 namespace gridstride {
 
@@ -70,18 +67,14 @@ void register_module(const void *address, bool has_plain_symbols) {
     Module m;
     m.range = {image.base, image.end - image.base}, m.code = {image.code, image.code_bytes};
     m.vtables = {image.base, 0}, m.has_plain_symbols = has_plain_symbols;
-    dl_iterate_phdr(
-        [](dl_phdr_info *library, size_t, void *unmapped) {
-            auto &m = *static_cast<Module *>(unmapped);
-            for (int i = 0; i < library->dlpi_phnum && library->dlpi_addr == m.range.begin; i++) {
-                const auto &segment = library->dlpi_phdr[i];
-                if (segment.p_type == PT_GNU_RELRO)
-                    m.vtables = {uintptr_t(library->dlpi_addr + segment.p_vaddr), segment.p_memsz};
-                if (segment.p_type == PT_GNU_EH_FRAME) store_function_index(m, library->dlpi_addr + segment.p_vaddr);
-            }
-            return 0;
-        },
-        &m);
+    visit_modules([&m](const dl_phdr_info &library) {
+        for (int i = 0; i < library.dlpi_phnum && library.dlpi_addr == m.range.begin; i++) {
+            const auto &segment = library.dlpi_phdr[i];
+            if (segment.p_type == PT_GNU_RELRO)
+                m.vtables = {uintptr_t(library.dlpi_addr + segment.p_vaddr), segment.p_memsz};
+            if (segment.p_type == PT_GNU_EH_FRAME) store_function_index(m, library.dlpi_addr + segment.p_vaddr);
+        }
+    });
     void *unmapped = mmap(nullptr, m.range.bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (unmapped == MAP_FAILED) return;
     m.device_base = reinterpret_cast<uintptr_t>(unmapped);
@@ -187,7 +180,7 @@ void restore_host_addresses(void *p, size_t bytes) {
 }
 static std::string function_at(uintptr_t a) {
     Dl_info info;
-    if (!dladdr(reinterpret_cast<void *>(a), &info)) return "";
+    if (!find_symbol(reinterpret_cast<void *>(a), info)) return "";
     char offset[24];
     snprintf(offset, sizeof offset, "%#zx", size_t(a - reinterpret_cast<uintptr_t>(info.dli_fbase)));
     ProgramOutput output({"addr2line", "-f", "-C", "-e", info.dli_fname, offset});

@@ -11,9 +11,15 @@ namespace gridstride {
 static std::atomic_flag locks[64] = {};
 static std::atomic_flag &lock_of(const void *p) { return locks[(reinterpret_cast<uintptr_t>(p) >> 3) % 64]; }
 
+static void clear_locks() {
+    for (auto &lock : locks) lock.clear();
+}
+void fork_atomics(Fork phase) {
+    if (phase == Fork::child) clear_locks();
+}
 // Releases the locks that a stopped launch may have held.
 void discard_locks() {
-    for (auto &lock : locks) lock.clear();
+    clear_locks();
     if (has_shared_memory) unlock_all_shared();
 }
 void atomic_begin(const void *address, int bytes, Use use, Scope scope, Order order, int line) {

@@ -2,14 +2,13 @@
 // start of each, whose return address is added to a set. Also counts how many warps took each branch:
 // `../rewriters/branches.py` inserts a call into each condition. Evaluation i of a condition by a warp consists of
 // evaluation i by each of its threads.
-#include <dlfcn.h>
-
 #include <map>
 #include <mutex>
 #include <string>
 #include <unordered_map>
 #include <vector>
 
+#include "loader.h"
 #include "state.h"
 #include "worker.h"
 
@@ -65,6 +64,7 @@ static struct {
     std::unordered_map<WarpBranch, WarpOutcomes, WarpBranch::Hash> outcomes; // of the launch
     std::map<std::pair<std::string, int>, BranchCounts> counts; // by file and line
 } branches;
+void fork_branches(Fork phase) { handle_fork(phase, branches.lock); }
 
 void record_branch(const char *file, int line, int column, bool is_taken) {
     if (!on_device()) return;
@@ -103,7 +103,7 @@ GRIDSTRIDE_API long gridstride_take_executed_blocks(gridstride::ExecutedBlock *o
         if (!address) continue;
         blocks.addresses[slot] = 0;
         Dl_info info;
-        if (!dladdr(reinterpret_cast<void *>(address), &info)) continue;
+        if (!gridstride::find_symbol(reinterpret_cast<void *>(address), info)) continue;
         out[taken++] = {info.dli_fname, address - reinterpret_cast<uintptr_t>(info.dli_fbase)};
     }
     return taken;

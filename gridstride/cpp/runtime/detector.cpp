@@ -1,43 +1,34 @@
 // The start and the end of a launch in the detectors, and host accesses to device memory
-#include <dlfcn.h>
 #include "detector.h"
 #include "findings.h"
 #include "launch.h"
+#include "loader.h"
 #include "operations.h"
 #include "platform.h"
 #include "ranks.h"
 #include "unload.h"
 
-#ifdef GRIDSTRIDE_ELF
-#include <link.h>
-#endif
 
 namespace gridstride {
 
 // Finds the image of the module that contains this code; returns false if it is unknown, or only partly known.
 static bool find_image(void *code, LoadedImage &image) {
     Dl_info info;
-    if (!dladdr(code, &info)) return false;
+    if (!find_symbol(code, info)) return false;
     image.base = image.end = reinterpret_cast<uintptr_t>(info.dli_fbase);
 #ifdef GRIDSTRIDE_ELF                      // macOS: dladdr() accepts any address there
-    dl_iterate_phdr(
-        [](dl_phdr_info *library, size_t, void *p) {
-            auto &found_image = *static_cast<LoadedImage *>(p);
-            for (int i = 0; i < library->dlpi_phnum && library->dlpi_addr == found_image.base; i++) {
-                const auto &segment = library->dlpi_phdr[i];
-                if (segment.p_type == PT_LOAD)
-                    found_image.end = std::max(found_image.end,
-                        uintptr_t(library->dlpi_addr + segment.p_vaddr + segment.p_memsz));
-                if (segment.p_type == PT_LOAD && segment.p_flags & PF_X)
-                    found_image.code = uintptr_t(library->dlpi_addr + segment.p_vaddr),
-                        found_image.code_bytes = segment.p_memsz;
-                if (segment.p_type == PT_TLS)
-                    found_image.tls = reinterpret_cast<uintptr_t>(library->dlpi_tls_data),
-                        found_image.tls_end = found_image.tls + segment.p_memsz;
-            }
-            return 0;
-        },
-        &image);
+    visit_modules([&image](const dl_phdr_info &library) {
+        for (int i = 0; i < library.dlpi_phnum && library.dlpi_addr == image.base; i++) {
+            const auto &segment = library.dlpi_phdr[i];
+            if (segment.p_type == PT_LOAD)
+                image.end = std::max(image.end, uintptr_t(library.dlpi_addr + segment.p_vaddr + segment.p_memsz));
+            if (segment.p_type == PT_LOAD && segment.p_flags & PF_X)
+                image.code = uintptr_t(library.dlpi_addr + segment.p_vaddr), image.code_bytes = segment.p_memsz;
+            if (segment.p_type == PT_TLS)
+                image.tls = reinterpret_cast<uintptr_t>(library.dlpi_tls_data),
+                    image.tls_end = image.tls + segment.p_memsz;
+        }
+    });
 #elif defined(__wasm__)
     image.end = reinterpret_cast<uintptr_t>(&__data_end);                // its constants and variables
 #endif

@@ -1,7 +1,6 @@
 // Finds the source location of a finding with addr2line, stores the finding, and ends the launch or the host code.
 #include <algorithm>
 #include <cxxabi.h>
-#include <dlfcn.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
@@ -10,6 +9,7 @@
 #include <unistd.h>
 #include "detector.h"
 #include "findings.h"
+#include "loader.h"
 #include "platform.h"
 #include "signals.h"
 #ifdef GRIDSTRIDE_BACKTRACE
@@ -116,7 +116,7 @@ static std::string display_name(std::string function) {
 // there.
 void locate(const void *pc, Location &location) {
     Dl_info info;
-    if (!pc || !dladdr(pc, &info) || !strncmp(info.dli_fname, "/lib", 4) || !is_user_source(info.dli_fname)) return;
+    if (!pc || !find_symbol(pc, info) || !strncmp(info.dli_fname, "/lib", 4) || !is_user_source(info.dli_fname)) return;
     std::string function;
 #ifdef __APPLE__
     const std::vector<std::string> command = {"atos", "-i", "-fullPath", "-o", info.dli_fname, "-l",
@@ -128,7 +128,7 @@ void locate(const void *pc, Location &location) {
     std::vector<std::string> command = {"addr2line", "-a", "-f", "-C", "-i", "-e", info.dli_fname};
     for (int offset : {0, 8, 16, 24, -4, -8, -16, -32}) {
         Dl_info nearby;
-        if (dladdr(code + offset, &nearby) && nearby.dli_saddr == info.dli_saddr)
+        if (find_symbol(code + offset, nearby) && nearby.dli_saddr == info.dli_saddr)
             command.push_back(to_hexadecimal(size_t(code + offset - static_cast<char *>(info.dli_fbase))));
     }
 #endif
@@ -174,12 +174,12 @@ int find_call_in_kernel(const Worker &w, Location &location, void *const *given_
     Dl_info kernel, info;
     const bool is_running = !given_frames && is_on_stack(*w.fiber[w.current_slot]);
     if (!(given_frames || is_running || w.signal) ||
-        !dladdr(reinterpret_cast<const void *>(w.launch->thread), &kernel)) return 0;
+        !find_symbol(reinterpret_cast<const void *>(w.launch->thread), kernel)) return 0;
     void *const *frames = given_frames ? given_frames : is_running ? own_frames : w.frames;
     const int num_frames = given_frames ? depth : is_running ? backtrace(own_frames, 64) : w.depth;
     std::vector<std::string> command = {"addr2line", "-f", "-C", "-i", "-e", kernel.dli_fname};
     for (int i = 0; i < num_frames; i++)
-        if (dladdr(frames[i], &info) && info.dli_fbase == kernel.dli_fbase)
+        if (find_symbol(frames[i], info) && info.dli_fbase == kernel.dli_fbase)
             command.push_back(to_hexadecimal(
                 size_t(static_cast<char *>(frames[i]) - static_cast<char *>(info.dli_fbase)) - (frames[i] != w.pc)));
     ProgramOutput output(command);
@@ -352,11 +352,12 @@ void *exception_alloc(size_t bytes, void *pc) {
 // Returns an addr2line command for the addresses in the library of the first one that is not in the runtime
 static std::vector<std::string> addr2line_command(void *const *frames, int depth) {
     Dl_info runtime_info, info;
-    dladdr(reinterpret_cast<void *>(&end_launch), &runtime_info);
+    find_symbol(reinterpret_cast<void *>(&end_launch), runtime_info);
     const void *base = nullptr;
     std::vector<std::string> command = {"addr2line", "-f", "-C", "-i", "-e"};
     for (int i = 0; i < depth; i++) {
-        if (!dladdr(frames[i], &info) || info.dli_fbase == runtime_info.dli_fbase || (base && info.dli_fbase != base))
+        if (!find_symbol(frames[i], info) || info.dli_fbase == runtime_info.dli_fbase ||
+            (base && info.dli_fbase != base))
             continue;
         if (!base) command.push_back(info.dli_fname);
         base = info.dli_fbase;

@@ -1,5 +1,4 @@
 // Launches: validates the configuration, prepares Workers and blocks, runs the grid, and cleans up.
-#include <dlfcn.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -16,6 +15,7 @@
 #include "engines.h"
 #include "findings.h"
 #include "launch.h"
+#include "loader.h"
 #include "operations.h"
 #include "output.h"
 #include "platform.h"
@@ -60,7 +60,7 @@ void discard_kernel_attributes(const std::string &library) {
 }
 static KernelAttributes &attributes_of(const char *kernel, const void *code) {
     Dl_info info;
-    const std::string library = dladdr(code, &info) ? info.dli_fname : "";
+    const std::string library = find_symbol(code, info) ? info.dli_fname : "";
     return attributes_by_kernel()[library + ':' + base_name(kernel)];
 }
 

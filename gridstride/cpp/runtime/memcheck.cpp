@@ -1,11 +1,11 @@
 // memcheck: reports accesses to addresses that a kernel, or host code, must not access.
-#include <dlfcn.h>
 #include <errno.h>
 #include "addresses.h"
 #include "detector.h"
 #include "devices.h"
 #include "findings.h"
 #include "launch.h"
+#include "loader.h"
 #include "operations.h"
 
 namespace gridstride {
@@ -202,7 +202,8 @@ void Detector::check_other_memory(uintptr_t a, bool write, uint32_t location) {
     if (memory.surrounds(a)) return report_out_of_bounds(a, write, location);
 #ifndef __wasm__                           // there dladdr() accepts any address
     Dl_info info;
-    if (dladdr(reinterpret_cast<void *>(a), &info) && reinterpret_cast<uintptr_t>(info.dli_fbase) == image.base) return;
+    if (find_symbol(reinterpret_cast<void *>(a), info) && reinterpret_cast<uintptr_t>(info.dli_fbase) == image.base)
+        return;
 #endif
     if (w->is_just_past_stack(a))
         return report_finding(Code::local_array, {access_field}, {self, now, location});

@@ -9,16 +9,13 @@
 //
 // The hosts of two processes may order their launches by means that the emulator does not see: a pipe, a barrier of
 // MPI. So accesses for which the host of their process had waited when a launch began happen before this launch.
-#include <dlfcn.h>
 #include "detector.h"
 #include "devices.h"
 #include "findings.h"
+#include "loader.h"
 #include "operations.h"
 #include "ranks.h"
 #include "residents.h"
-#ifdef GRIDSTRIDE_ELF
-#include <link.h>
-#endif
 
 namespace gridstride {
 
@@ -142,7 +139,7 @@ bool Detector::begin_peers() {
         PeerState::Launch &entry = own.launches[own.num_launches % PeerState::max_launches];
         entry = {now, first_block, num_blocks, current_device(), launch->grid, launch->block, ""};
         Dl_info info;
-        const bool is_known = dladdr(reinterpret_cast<void *>(launch->thread), &info);
+        const bool is_known = find_symbol(reinterpret_cast<void *>(launch->thread), info);
         snprintf(entry.image, sizeof entry.image, "%s", is_known ? info.dli_fname : "");
         own.num_launches++;
         for (uint32_t peer = 0; peer < num_peers; peer++) {
@@ -246,15 +243,13 @@ void Detector::check_peer(const Allocation &allocation, uint32_t peer, const Pee
 }
 // Returns the base address of a library that this process has loaded, too; 0: it has not.
 static uintptr_t base_of_image(const char *path) {
-    std::pair<const char *, uintptr_t> image(path, 0);
+    uintptr_t base = 0;
 #ifdef GRIDSTRIDE_ELF
-    dl_iterate_phdr([](dl_phdr_info *library, size_t, void *p) {
-        auto &[wanted, base] = *static_cast<decltype(image) *>(p);
-        if (library->dlpi_name && !strcmp(library->dlpi_name, wanted)) base = library->dlpi_addr;
-        return 0;
-    }, &image);
+    visit_modules([&base, path](const dl_phdr_info &library) {
+        if (library.dlpi_name && !strcmp(library.dlpi_name, path)) base = library.dlpi_addr;
+    });
 #endif
-    return image.second;
+    return base;
 }
 void Detector::report_peer_race(
     Code code, Fields fields, const PeerState &state, const PeerAccess &earlier, uint32_t location) {

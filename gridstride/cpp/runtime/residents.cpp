@@ -10,7 +10,6 @@
 // deadlock (`release_waiting`). A kernel that makes progress for too long is ended by the time limit (signals.cpp).
 // With several devices, launches of a queue (queue.cpp) run together, each with its own blocks.
 #include <algorithm>
-#include <dlfcn.h>
 #include <sched.h>
 #include <signal.h>
 #include <string.h>
@@ -18,6 +17,7 @@
 #include "engines.h"
 #include "findings.h"
 #include "launch.h"
+#include "loader.h"
 #include "platform.h"
 #include "queue.h"
 #include "ranks.h"
@@ -172,7 +172,7 @@ private:
         Dl_info info;
         if (root.file_scopes.empty()) return 0;
         if (detector.is_enabled && !from_queue) return root.file_scopes[detector.image.base].used;
-        return dladdr(reinterpret_cast<const void *>(l.thread), &info)
+        return find_symbol(reinterpret_cast<const void *>(l.thread), info)
                    ? root.file_scopes[reinterpret_cast<uintptr_t>(info.dli_fbase)].used
                    : 0;
     }

@@ -1,10 +1,10 @@
 // Allocates the arrays in the shared memory of a block.
 #include <algorithm>
-#include <dlfcn.h>
 #include "clusters.h"
 #include "detector.h"
 #include "findings.h"
 #include "launch.h"
+#include "loader.h"
 
 namespace gridstride {
 
@@ -55,7 +55,7 @@ void *shared_alloc(const int *declaration, const char *name, const Shape &shape)
 // its first launch.
 static FileScope &file_scope(Worker &w, const void *code) {
     Dl_info info;
-    return w.root->file_scopes[dladdr(code, &info) ? reinterpret_cast<uintptr_t>(info.dli_fbase) : 0];
+    return w.root->file_scopes[find_symbol(code, info) ? reinterpret_cast<uintptr_t>(info.dli_fbase) : 0];
 }
 void *shared_at_file_scope(const char *name, const Shape &shape) {
     DeviceLock device_lock;

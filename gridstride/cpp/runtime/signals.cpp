@@ -1,7 +1,6 @@
 // Signals: crashes of kernels and host code, the time limit and Ctrl-C are reported as findings. The handler runs on an
 // alternate stack, stores the signal and the program counter, and jumps back to the start of the launch (`run_blocks`,
 // residents.cpp), which stores the finding. A background thread sends SIGUSR2 when the time limit has passed.
-#include <dlfcn.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
@@ -15,6 +14,7 @@
 #include "detector.h"
 #include "findings.h"
 #include "launch.h"
+#include "loader.h"
 #include "memory.h"
 #include "signals.h"
 #include <ucontext.h>
@@ -196,7 +196,7 @@ void set_interruptible(bool is_interruptible) {
 static bool is_user_code(const void *pc) {
 #ifdef __APPLE__
     Dl_info info;
-    return dladdr(pc, &info) && reinterpret_cast<uintptr_t>(info.dli_fbase) == kernel_image.base;
+    return find_symbol(pc, info) && reinterpret_cast<uintptr_t>(info.dli_fbase) == kernel_image.base;
 #else
     return reinterpret_cast<uintptr_t>(pc) - kernel_image.base < kernel_image.end - kernel_image.base;
 #endif
@@ -274,7 +274,7 @@ const char *module_in_child = nullptr;
 // While a module is being loaded, only its file name is known.
 static const void *code_in_child_module(const void *pc) {
     Dl_info info;
-    return innermost_user_code(pc, [&](const void *p) { return dladdr(p, &info) &&
+    return innermost_user_code(pc, [&](const void *p) { return find_symbol(p, info) &&
         !strcmp(info.dli_fname, module_in_child); });
 }
 static void interrupt_host(const void *pc, bool immediately) {

@@ -4,6 +4,7 @@
 #include <mutex>
 #include <unistd.h>
 #include "detector.h"
+#include "loader.h"
 #include "memory.h"
 #include "platform.h"
 #include "signals.h"
@@ -74,9 +75,10 @@ void fork_state(Fork phase) {
     if (!lock_depth) stops_launch = false;
 }
 #ifdef GRIDSTRIDE_ELF
+static void fork_loader(Fork phase) { handle_fork(phase, loader_mutex); }
 template <Fork phase> static void handle_forks() {
     for (auto f : {fork_state, fork_launches, fork_device, fork_addresses, fork_unload, fork_ranks, fork_queue,
-             fork_output, fork_findings, fork_signals})
+             fork_output, fork_findings, fork_signals, fork_branches, fork_atomics, fork_loader})
         f(phase);
 }
 static const int fork_handlers = pthread_atfork(handle_forks<Fork::before>, handle_forks<Fork::parent>,

@@ -50,6 +50,8 @@ void fork_launches(Fork);
 void fork_unload(Fork);
 void fork_ranks(Fork);
 void fork_queue(Fork);
+void fork_branches(Fork);
+void fork_atomics(Fork);
 
 void begin_call();                     // counts a call from Python in `running_calls`
 // Switch device variables between their addresses in host code and those in device code.

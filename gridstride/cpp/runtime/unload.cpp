@@ -2,7 +2,6 @@
 // their launches, as page-locked memory or the address of a variable, or because the C or C++ library may have stored
 // an argument (`is_safe_libc_function`, `may_store_argument`). So a module that starts threads, has static destructors
 // or sets handlers stays loaded.
-#include <dlfcn.h>
 #include <string.h>
 #include <algorithm>
 #include <atomic>
@@ -11,17 +10,15 @@
 #include <unordered_set>
 #include "addresses.h"
 #include "detector.h"
+#include "loader.h"
 #include "platform.h"
 #include "unload.h"
-#ifdef GRIDSTRIDE_ELF
-#include <link.h>
-#endif
 
 namespace gridstride {
 
 static uintptr_t base_of(const void *address) {
     Dl_info info;
-    return address && dladdr(address, &info) ? reinterpret_cast<uintptr_t>(info.dli_fbase) : 0;
+    return address && find_symbol(address, info) ? reinterpret_cast<uintptr_t>(info.dli_fbase) : 0;
 }
 static std::unordered_set<uintptr_t> pinned;               // the base addresses of modules that stay loaded
 void pin_module(const void *address) {
@@ -76,8 +73,9 @@ static bool may_store_argument(std::string_view name) {
 }
 static bool is_harmless_import(const ElfW(Sym) &symbol, const char *name) {
     Dl_info info;
+    LoaderLock lock;
     const void *const definition = ELF64_ST_TYPE(symbol.st_info) == STT_TLS ? nullptr : dlsym(RTLD_DEFAULT, name);
-    if (!definition || !dladdr(definition, &info)) return true;       // a symbol that is missing or thread-local
+    if (!definition || !find_symbol(definition, info)) return true;       // a symbol that is missing or thread-local
     static const uintptr_t runtime_base = base_of(reinterpret_cast<const void *>(&base_of));
     if (reinterpret_cast<uintptr_t>(info.dli_fbase) == runtime_base) return true;
     const char *const slash = strrchr(info.dli_fname, '/');
