@@ -1,5 +1,5 @@
 from . import right
-from gridstride.course.exercises.collectives import GIVEN
+from gridstride.course.exercises.collectives import PRELUDE
 
 
 PULL = '''
@@ -18,4 +18,4 @@ __global__ void pull(const float *x, float *out, float *const *buffers, int *con
 
 
 @right('collectives.pull')
-def with_the_functions_of_the_lesson(): return GIVEN + PULL
+def with_the_functions_of_the_lesson(): return PRELUDE + PULL

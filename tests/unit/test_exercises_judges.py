@@ -132,7 +132,7 @@ def test_07_a_kernel_runs_in_the_simulator_and_in_c(twice_k):
 
 
 def test_07_a_plain_function_and_a_changed_input_are_refused(twice_k):
-    with pytest.raises(AssertionError, match='@cuda.jit'): numba.simulated(twice_k.py_func)
+    with pytest.raises(AssertionError, match='@cuda.jit'): numba.as_simulator_kernel(twice_k.py_func)
     with pytest.raises(AssertionError, match='x was changed'): numba.check_unchanged(x=(np.zeros(1), np.ones(1)))
 
 
@@ -193,7 +193,7 @@ def scaled(body): return f'__global__ void f(float *x) {{ x[threadIdx.x] = {body
 @pytest.mark.slow
 def test_09_doubles_are_found_with_their_line():
     assert not source_to_sass.fp64_instructions(source_to_sass.sass(scaled('x[threadIdx.x]*2.f')))
-    listing = source_to_sass.compile_answer(source_to_sass.sass, lambda: scaled('x[threadIdx.x]*.1'), 'f', 'sm_90')
+    listing = source_to_sass.compile_kernel(source_to_sass.sass, lambda: scaled('x[threadIdx.x]*.1'), 'f', 'sm_90')
     with pytest.raises(AssertionError, match='line 1'):
         source_to_sass.check_no_instructions(source_to_sass.fp64_instructions(listing), 'doubles')
 

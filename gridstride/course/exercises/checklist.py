@@ -10,7 +10,7 @@ from ...utils import cdiv, check
 from .numba import check_distribution
 from .returned import as_integer
 
-__all__ = ['traced', 'count_atomics', 'busiest_thread']
+__all__ = ['trace_launch', 'count_atomics', 'busiest_thread']
 
 
 @problem(
@@ -44,7 +44,7 @@ def _(fn, rng, lengths):
         )
 
 
-def traced(kernel, grid, block, *args):
+def trace_launch(kernel, grid, block, *args):
     "Launch a kernel on the simulator and return its trace; raises `AssertionError` if it is not a kernel"
     if not isinstance(kernel, sim.cuda.Kernel):
         raise AssertionError(f'return the kernel, decorated with @cuda.jit; got {type(kernel).__name__}')
@@ -98,7 +98,7 @@ def _(fn, rng, n, per, longest, values):
     threads = cdiv(n, per)
     tensor = torch.from_numpy(x.copy())
     out = torch.zeros(256, dtype=torch.int32)
-    t = traced(fn(), cdiv(threads, 64), 64, tensor, out, per)
+    t = trace_launch(fn(), cdiv(threads, 64), 64, tensor, out, per)
     check(out.numpy(), np.bincount(x, minlength=256).astype(np.int32))
     check(tensor.numpy(), x)
     # a run that continues in the piece of the next thread is counted by both threads
@@ -134,7 +134,7 @@ def _(fn, rng, h, w, scale, shift):
     x = (scale * rng.standard_normal((h, w)) + shift).astype(np.float32)
     values = torch.from_numpy(x.copy())
     out = torch.full((w,), math.nan)
-    t = traced(fn(), cdiv(w, 64), 64, values, out)
+    t = trace_launch(fn(), cdiv(w, 64), 64, values, out)
     expected = np.logaddexp.reduce(x.astype(np.float64), axis=0)
     check(out.numpy(), expected.astype(np.float32), rtol=1e-5, atol=1e-5)  # rounding errors of up to 33 terms
     check(values.numpy(), x)

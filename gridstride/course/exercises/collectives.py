@@ -12,7 +12,7 @@ from ...cpp import cuda_kernel, on_emulator
 from ...utils import check
 from .cuda_c import source, without_comments
 
-__all__ = ['GIVEN', 'arrival_times', 'run_pull']
+__all__ = ['PRELUDE', 'arrival_times', 'run_pull']
 
 
 def _bits(x):
@@ -76,7 +76,7 @@ def _(fn, rng, ranks, latency, speed):
         raise AssertionError(f'{ranks} ranks, {latency:g} s, {speed:g} bytes/s: got {result!r}; expected {expected!r}')
 
 
-GIVEN = """
+PRELUDE = """
 #include <cuda/atomic>
 typedef cuda::atomic_ref<int, cuda::thread_scope_system> Flag;
 
@@ -98,8 +98,8 @@ def run_pull(src, x, blocks, threads):
     "Run the kernel `pull` of `src` once per round on emulated devices; return the output [rounds, ranks, n]"
     rounds, ranks, n = x.shape
     with on_emulator(), ring.devices(ranks) as gpus:
-        given = '' if re.search(r'\bexchange\s*\([^)]*\)\s*\{', without_comments(src)) else GIVEN
-        kernel = cuda_kernel(given + src, name='pull')
+        prelude = '' if re.search(r'\bexchange\s*\([^)]*\)\s*\{', without_comments(src)) else PRELUDE
+        kernel = cuda_kernel(prelude + src, name='pull')
         inputs, outs = gpus.symmetric((rounds, n), x.dtype), gpus.symmetric((rounds, n), x.dtype)
         for rank in range(ranks):
             inputs[rank].copy_(x[:, rank])

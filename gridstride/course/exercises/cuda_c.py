@@ -15,12 +15,12 @@ __all__ = [
     'PAD',
     'source',
     'without_comments',
-    'padded',
+    'pad',
     'compile_for_emulator',
     'launch',
     'run',
     'check_elements',
-    'random_picture',
+    'random_image',
     'check_rejected',
 ]
 
@@ -44,14 +44,14 @@ def without_comments(src) -> str:
     return re.sub(r'//[^\n]*|/\*.*?\*/', '', src, flags=re.S)
 
 
-def padded(
+def pad(
     a,  # a NumPy array, or a tensor
-    edge,  # the value of the padding
+    fill_value,  # the value of the padding
 ):  # a 1-D tensor
     "Return the elements of `a` with `PAD` elements of padding on both sides"
     a = torch.as_tensor(a).reshape(-1)
-    strip = torch.full((PAD,), edge, dtype=a.dtype)
-    return torch.cat([strip, a, strip])
+    padding = torch.full((PAD,), fill_value, dtype=a.dtype)
+    return torch.cat([padding, a, padding])
 
 
 def compile_for_emulator(fn, name):  # a name, or several
@@ -73,7 +73,7 @@ def run(kernel, blocks, threads, **args):
     if sorted(actual) == sorted(args) and actual != list(args):
         raise AssertionError(f'{name} must take ({", ".join(args)}), in this order; yours takes ({", ".join(actual)})')
     arrays = {k: v for k, v in args.items() if isinstance(v, (np.ndarray, torch.Tensor))}
-    initial_arrays = {k: padded(v, 9 if k == 'out' else 7) for k, v in arrays.items()}
+    initial_arrays = {k: pad(v, 9 if k == 'out' else 7) for k, v in arrays.items()}
     final_arrays = {k: v.clone() for k, v in initial_arrays.items()}
     try:
         kernel[blocks, threads](*[final_arrays[k][PAD:-PAD] if k in final_arrays else v for k, v in args.items()])
@@ -146,7 +146,7 @@ def _(fn, rng, n, shift):
 
 
 # A grey value halfway between two bytes may be rounded up or down, so no pixel has one.
-def random_picture(rng, h, w):
+def random_image(rng, h, w):
     "Return random pixels, (h, w, 3), and their grey values; the first is white, and no grey value ends in about .5"
     x = rng.integers(0, 256, (h, w, 3), dtype=np.uint8)
     x[0, 0] = 255
@@ -165,7 +165,7 @@ def random_picture(rng, h, w):
     ],
 )
 def _(fn, rng, h, w):
-    x, grey = random_picture(rng, h, w)
+    x, grey = random_image(rng, h, w)
     empty = np.full(h * w, 99, np.uint8)
     is_own = np.zeros((h, w), bool)
     out = launch(fn, 'grey_bytes', (cdiv(w, 16), cdiv(h, 8)), (16, 8), x=x, out=empty, h=h, w=w)
@@ -193,20 +193,20 @@ def _(fn, rng, h, w):
 
 # The layer is called as a user would call it, also with invalid inputs. The last case has more than 1024 blocks: an
 # answer that swaps blocks and threads fails there. An error of the emulator's detectors does not count as a rejection.
-def check_rejected(f, why, *args, other_result=None):  # other_result: a result that is also accepted
-    "Raise `AssertionError`, which states `why`, unless `f` rejects `args`"
+def check_rejected(f, reason, *args, other_result=None):  # other_result: a result that is also accepted
+    "Raise `AssertionError`, which states `reason`, unless `f` rejects `args`"
     try:
         result = f(*args)
     except KernelError as e:
-        raise AssertionError(f'the inputs were not rejected, although {why}: {type(e).__name__}: {e}') from e
+        raise AssertionError(f'the inputs were not rejected, although {reason}: {type(e).__name__}: {e}') from e
     except Exception:
         return
     if other_result is None:
-        raise AssertionError(f'no error was raised, although {why}')
+        raise AssertionError(f'no error was raised, although {reason}')
     try:
         check(result, other_result, atol=1e-4)
     except AssertionError as e:
-        raise AssertionError(f'no error was raised, although {why}, and the result is wrong: {e}') from e
+        raise AssertionError(f'no error was raised, although {reason}, and the result is wrong: {e}') from e
 
 
 @problem(

@@ -13,12 +13,14 @@ __all__ = ['SHAPES', 'one_element', 'run_watched', 'own_index']
 # an element of another thread is reported.
 def run_watched(fn, rng, n, indices_of, out, *args, needs):
     "Run `fn(i, *args)` with at least `n` threads; thread `i` must write `indices_of(i)`, reading `needs` elements"
-    times = cdiv(n, 32) * 32
+    num_threads = cdiv(n, 32) * 32
 
     def run_thread(i):
-        watch(fn, f'thread {i} of the {times} started', indices_of(i) if i < n else [], out, i, *args, needs=needs)
+        watch(
+            fn, f'thread {i} of the {num_threads} started', indices_of(i) if i < n else [], out, i, *args, needs=needs
+        )
 
-    run_kernel(run_thread, times, order=rng.permutation(times).tolist())
+    run_kernel(run_thread, num_threads, order=rng.permutation(num_threads).tolist())
 
 
 def own_index(i) -> list:

@@ -7,7 +7,7 @@ from ... import tile
 from ..grading import problem
 from ...utils import cdiv, check
 from .triton import launch, count_reads
-from .fusion import explain_falling_scores, random, unwritten
+from .fusion import explain_falling_scores, nan_tensor, random_tensor
 
 __all__ = ['bytes_moved', 'expected_attention', 'window_mask', 'visible_tiles']
 
@@ -132,11 +132,11 @@ def _(fn, rng, n, m, d, BM, BN):
     scale = 0.3
     s = q @ k.T * scale
     out = s.softmax(-1) @ v
-    expected_value = [grad.numpy() for grad in torch.autograd.grad(out, (q, k, v), dout)]
+    expected_results = [grad.numpy() for grad in torch.autograd.grad(out, (q, k, v), dout)]
     lse = s.logsumexp(-1).detach().numpy()
     delta = (dout * out).sum(-1).detach().numpy()
     q, k, v, dout = (array.detach().numpy() for array in (q, k, v, dout))
-    sums = [np.zeros_like(array) for array in expected_value]
+    sums = [np.zeros_like(array) for array in expected_results]
     for r in range(0, n, BM):
         for c in range(0, m, BN):
             i, j = slice(r, r + BM), slice(c, c + BN)
@@ -149,7 +149,7 @@ def _(fn, rng, n, m, d, BM, BN):
                         f'{name} of this tile must have shape {total[tile_rows].shape}; got {np.shape(part)}'
                     )
                 total[tile_rows] += part
-    for name, result, expected in zip(('dq', 'dk', 'dv'), sums, expected_value):
+    for name, result, expected in zip(('dq', 'dk', 'dv'), sums, expected_results):
         try:
             check(result, expected, rtol=1e-9, atol=1e-9)
         except AssertionError as e:
@@ -179,10 +179,10 @@ def _(fn, rng, n, m, d, BM, BN):
 )
 def _(fn, rng, n, window, BM, BN, scale, score_drop):
     D = 16
-    q, k, v = (random(rng, n, D).bfloat16() for _ in range(3))
+    q, k, v = (random_tensor(rng, n, D).bfloat16() for _ in range(3))
     if score_drop:  # the scores of each tile of keys are lower by this
         q[:, 0], k[:, 0] = 1 / scale, -score_drop * (torch.arange(n) // BN)
-    out = unwritten(n, D)
+    out = nan_tensor(n, D)
     with tile.trace() as t:
         launch(fn, cdiv(n, BM), q, k, v, out, n, scale, window, D=D, BM=BM, BN=BN)
     s = (q.double() @ k.double().T * scale).masked_fill(~torch.tensor(window_mask(n, window)), -torch.inf)
@@ -202,7 +202,7 @@ def _(fn, rng, n, window, BM, BN, scale, score_drop):
 
 def _random_quarters(rng, *shape):
     "Make random multiples of 1/4, whose products have exact sums in float32"
-    return (random(rng, *shape) * 4).round() / 4
+    return (random_tensor(rng, *shape) * 4).round() / 4
 
 
 @problem(
@@ -232,12 +232,12 @@ def _(fn, rng, lens, PAGE, shift, score_drop):
     used = iter(rng.permutation(sum(cdiv(n, PAGE) for n in lens) + 2).tolist())
     k, v = (torch.full((len(lens) * PAGES + 2, PAGE, D), torch.nan) for _ in range(2))
     q = _random_quarters(rng, len(lens), D)
-    out = unwritten(len(lens), D)
+    out = nan_tensor(len(lens), D)
     rows = []
     q[:, 0] = 2
     for i, n in enumerate(lens):
         keys = _random_quarters(rng, n, D)
-        values = random(rng, n, D)
+        values = random_tensor(rng, n, D)
         keys[:, 0] = shift - score_drop * (
             torch.arange(n) // PAGE
         )  # added to all scores of the page, because q[:, 0] is 2 and `scale` is 0.5

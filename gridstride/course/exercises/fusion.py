@@ -15,12 +15,12 @@ from ...utils import cdiv, check
 __all__ = ['count_passes', 'chunks_of']
 
 
-def random(rng, *shape):
+def random_tensor(rng, *shape):
     "Make a float32 tensor of normal random values"
     return torch.tensor(normal(rng, *shape))
 
 
-def unwritten(*shape):
+def nan_tensor(*shape):
     "Make a tensor of NaNs, which shows the elements that are never written"
     return torch.full(shape, torch.nan)
 
@@ -37,8 +37,8 @@ def explain_falling_scores(
         if not score_drop:
             raise
         cause = f'the scores of each {part} are {score_drop} lower than those of the previous {part}'
-        why = f'{cause}: keep the running maximum'
-        raise AssertionError(f'{e}\n  {why}') from None
+        reason = f'{cause}: keep the running maximum'
+        raise AssertionError(f'{e}\n  {reason}') from None
 
 
 def count_passes(ops, returned):
@@ -92,10 +92,10 @@ GELU = (
 )
 def _(fn, rng, ops, wanted):
     result = fn(list(ops), wanted)
-    expected_value = count_passes(ops, wanted)
+    expected_results = count_passes(ops, wanted)
     if not isinstance(result, (tuple, list)) or len(result) != 2:
         raise AssertionError(f'return two values, (one after the other, fused); got {result!r}')
-    for name, actual, expected in zip(('one after the other', 'fused'), result, expected_value):
+    for name, actual, expected in zip(('one after the other', 'fused'), result, expected_results):
         if actual != expected:
             raise AssertionError(f'{name}: got {actual} passes; expected {expected}{in_place_note(ops)}')
 
@@ -111,9 +111,9 @@ def _(fn, rng, ops, wanted):
     ],
 )
 def _(fn, rng, n, scale):
-    a = scale * random(rng, n)
-    b = random(rng, n)
-    out = unwritten(n)
+    a = scale * random_tensor(rng, n)
+    b = random_tensor(rng, n)
+    out = nan_tensor(n)
     launch(fn, cdiv(n, 64), a, b, out, n, BLOCK=64)
     check(out, F.silu(a) * b, rtol=1e-5, atol=1e-6)
 
@@ -180,10 +180,10 @@ def _(fn, rng, n):
     ],
 )
 def _(fn, rng, h, w, mean, eps):
-    x = random(rng, h, w) + mean
-    weight = random(rng, w)
-    bias = random(rng, w)
-    out = unwritten(h, w)
+    x = random_tensor(rng, h, w) + mean
+    weight = random_tensor(rng, w)
+    bias = random_tensor(rng, w)
+    out = nan_tensor(h, w)
     BLOCK = 1 << (w - 1).bit_length()
     launch(fn, h, x, weight, bias, out, w, eps, BLOCK=BLOCK)
     expected = F.layer_norm(x.double(), (w,), weight.double(), bias.double(), eps)
@@ -213,8 +213,8 @@ def _(fn, rng, h, w, mean, eps):
     ],
 )
 def _(fn, rng, h, w, scale, shift, score_drop):
-    logits = scale * random(rng, h, w) + shift
-    loss = unwritten(h)
+    logits = scale * random_tensor(rng, h, w) + shift
+    loss = nan_tensor(h)
     logits[0] = logits[0].sort().values  # every block has a larger logit than the block before
     logits -= score_drop * (torch.arange(w) // 32)  # each block is lower than the block before
     answer = torch.tensor(rng.integers(0, w, h))
@@ -259,17 +259,17 @@ def chunks_of(sizes, chunk):
 )
 def _(fn, rng, sizes, CHUNK, BLOCK):
     chunks = chunks_of(sizes, CHUNK)
-    p, g, m = ([random(rng, n) for n in sizes] for _ in range(3))
+    p, g, m = ([random_tensor(rng, n) for n in sizes] for _ in range(3))
     initial_gradients = [grad.clone() for grad in g]
     lr, beta = (float(value) for value in rng.uniform(0.1, 0.9, 2))
     new = [beta * m_.double() + g_.double() for m_, g_ in zip(m, g)]
-    expected_value = [p_.double() - lr * m_ for p_, m_ in zip(p, new)]
+    expected_results = [p_.double() - lr * m_ for p_, m_ in zip(p, new)]
     table = torch.tensor([[*(tensor.data_ptr() for tensor in three), len(three[0])] for three in zip(p, g, m)])
     launch(fn, len(chunks), table, chunks, lr, beta, CHUNK=CHUNK, BLOCK=BLOCK)
     for i, n in enumerate(sizes):
         for name, result, expected in (
             ('m', m[i], new[i]),
-            ('p', p[i], expected_value[i]),
+            ('p', p[i], expected_results[i]),
             ('g', g[i], initial_gradients[i]),
         ):
             try:

@@ -17,7 +17,7 @@ from ...utils import cdiv, check
 __all__ = [
     'FIELDS',
     'MAX_SHARED',
-    'GIVEN',
+    'PRELUDE',
     'broken',
     'fields',
     'descriptor',
@@ -86,12 +86,12 @@ def _(fn, rng, BM, BN, BK, blocks, groups):
     case = f'{BM}x{BN}x{BK}, {blocks} blocks with {groups} consumers per block'
     names = 'full counts', 'empty counts', 'the bytes announced in a phase are'
     likely_mistakes = blocks, groups, 2 * BK * (BM + BN // blocks)
-    why = (
+    reasons = (
         ": each producer announces at its own block's barrier, and TMA does not arrive",
         ", the consumers of one block: which other consumers read what this stage's producer sends?",
         ', the bytes that this producer loads: how many bytes arrive?',
     )
-    for name, actual, value, mistake, reason in zip(names, result, expected, likely_mistakes, why):
+    for name, actual, value, mistake, reason in zip(names, result, expected, likely_mistakes, reasons):
         if actual != value:
             raise AssertionError(f'{case}: {name} {value}; got {actual!r}{reason if actual == mistake else ""}')
 
@@ -265,7 +265,7 @@ def _(fn, rng, tall, wide, BM, BN, at_once):
         )
 
 
-GIVEN = constants_line(dict(BM=64, BN=64, BK=64, STAGES=1)) + hopper_src + tma_store_src + '#include <cuda_bf16.h>\n'
+PRELUDE = constants_line(dict(BM=64, BN=64, BK=64, STAGES=1)) + hopper_src + tma_store_src + '#include <cuda_bf16.h>\n'
 
 
 def judge_in_both_orders(judge):
@@ -279,7 +279,7 @@ def run_relu(src, x, threads=128):
     "Run the kernel `relu_k` of `src` on a matrix, with one block per 64 x 64 box"
     out = torch.full_like(x, torch.nan)
     grid = cdiv(x.shape[1], 64), cdiv(x.shape[0], 64)
-    cuda_kernel(GIVEN + src, name='relu_k')[grid, threads](tensor_map(x, (64, 64)), tensor_map(out, (64, 64)))
+    cuda_kernel(PRELUDE + src, name='relu_k')[grid, threads](tensor_map(x, (64, 64)), tensor_map(out, (64, 64)))
     return out
 
 

@@ -91,12 +91,12 @@ def _(fn, rng, k, n, size, gbs, tflops):
         [is_compute_bound(t, k, n, size, gbs, tflops) for t in (result - 1, result)] if result >= 1 else [False, False]
     )
     if are_compute_bound != [False, True]:
-        why = (
+        reason = (
             'is still memory-bound'
             if not are_compute_bound[1]
             else 'is not the smallest one: one token fewer is enough'
         )
-        raise AssertionError(f'the ridge point is at {ridge:.4g} FLOP/byte, and a product of {result} tokens {why}')
+        raise AssertionError(f'the ridge point is at {ridge:.4g} FLOP/byte, and a product of {result} tokens {reason}')
 
 
 H100 = dict(us=4.5, gbs=3000, tflops=800)

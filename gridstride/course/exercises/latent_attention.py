@@ -10,14 +10,21 @@ from ... import tile
 from ..grading import problem
 from ...utils import cdiv, check
 from .triton import launch
-from .fusion import random, unwritten
+from .fusion import nan_tensor, random_tensor
 from .softmax import check_one_row_per_program
 from .returned import as_integer, as_number
 
-__all__ = ['cost_of_pieces', 'best_schedule', 'count_that_fit', 'expected_merge', 'time_of_slowest', 'schedule']
+__all__ = [
+    'cost_of_pieces',
+    'best_schedule',
+    'count_fitting_sequences',
+    'expected_merge',
+    'time_of_slowest',
+    'schedule',
+]
 
 
-def count_that_fit(memory, lens, layers, elements, page):
+def count_fitting_sequences(memory, lens, layers, elements, page):
     "Return (number of sequences that fit into memory, unused slots of their pages)"
     free, wasted = memory // (page * layers * elements * 2), 0
     for i, n in enumerate(lens):
@@ -51,7 +58,7 @@ def count_that_fit(memory, lens, layers, elements, page):
 )
 def _(fn, rng, **case):
     result = fn(**case)
-    expected = count_that_fit(**case)
+    expected = count_fitting_sequences(**case)
     if tuple(np.ravel(result)) != expected:
         pages = case['memory'] // (case['page'] * case['layers'] * case['elements'] * 2)
         page_counts = ', '.join(str(cdiv(n, case['page'])) for n in case['lens'])
@@ -96,8 +103,8 @@ def _(fn, rng, **case):
     expected = time_of_slowest(**case)
     if (n := as_number(result)) is None or not abs(n - expected) <= 1e-9 * expected:
         load_time, compute_time = (f'{t:.6g}' for t in _load_and_compute_time(**case))
-        why = f'the slowest GPU needs {load_time} seconds to load and {compute_time} to compute'
-        raise AssertionError(f'got {result!r}; expected {expected:.6g} seconds: {why}')
+        reason = f'the slowest GPU needs {load_time} seconds to load and {compute_time} to compute'
+        raise AssertionError(f'got {result!r}; expected {expected:.6g} seconds: {reason}')
 
 
 def _recording_cache(cache, heads):
@@ -297,18 +304,18 @@ def expected_merge(outs, lses):
     ],
 )
 def _(fn, rng, rows, parts, D, shift, step, empty_parts):
-    outs = random(rng, parts, rows, D)
-    lses = random(rng, parts, rows).clamp(-1, 1)
+    outs = random_tensor(rng, parts, rows, D)
+    lses = random_tensor(rng, parts, rows).clamp(-1, 1)
     lses += shift + step * torch.arange(parts)[:, None]  # each part weighs more than the part before, or less
     for p in empty_parts:  # in these parts the first row attends to no key, so its output is uninitialized
         outs[p, 0], lses[p, 0] = torch.nan, -torch.inf
-    out, lse = unwritten(rows, D), unwritten(rows)
-    expected_value, total = expected_merge(outs.double(), lses.double())
+    out, lse = nan_tensor(rows, D), nan_tensor(rows)
+    expected_results, total = expected_merge(outs.double(), lses.double())
     with tile.trace() as t:
         launch(fn, rows, outs, lses, out, lse, rows, PARTS=parts, D=D)
     # lse near 1000 has 2^-14 as its last bit, and so has a weight's exponent
     for name, result, expected, rtol, atol in (
-        ('out', out, expected_value, 1e-3, 1e-4),
+        ('out', out, expected_results, 1e-3, 1e-4),
         ('lse', lse, total, 1e-6, 1e-5),
     ):
         try:

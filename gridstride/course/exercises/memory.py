@@ -165,10 +165,10 @@ def _(fn, rng, h, w):
         raise AssertionError(f'return the kernel, decorated with @cuda.jit; got {type(kernel).__name__}')
     t = trace_of(kernel, normal(rng, h, w))
     s = t.stats
-    ragged = h % 32 or w % 32  # then a request may begin and end within a sector: one more holds it
+    has_partial_tiles = h % 32 or w % 32  # then a request may begin and end within a sector: one more holds it
     for access in ('load', 'store'):
         n, ideal = s[f'global_{access}_sectors'], s[f'global_{access}_ideal']
-        if ragged:
+        if has_partial_tiles:
             ideal += s[f'global_{access}_requests']
         if n > ideal:
             raise AssertionError(

@@ -14,12 +14,12 @@ from ...translate import Untranslatable, to_cuda
 from ...utils import cdiv, check
 
 __all__ = [
-    'simulated',
+    'as_simulator_kernel',
     'check_unchanged',
     'run',
     'run_as_c',
     'count_accesses',
-    'unwritten',
+    'find_unwritten',
     'count_threads',
     'check_distribution',
     'expected_float32',
@@ -31,7 +31,7 @@ __all__ = [
 
 # Every answer is a kernel in Numba's dialect. It runs on the simulator, even on a machine with a GPU, because only the
 # simulator reports a data race whose result is right. `to_cuda` must also be able to translate the two long ones.
-def simulated(fn):
+def as_simulator_kernel(fn):
     "Return `fn` as a kernel of the simulator; for one of Numba's, the same function with the simulator's `cuda`"
     if isinstance(fn, Kernel):
         return fn
@@ -57,7 +57,7 @@ def check_unchanged(**pairs):  # name -> (before, after)
 def run(fn, rng, blocks, threads, *args):
     "Run the kernel with its threads in a random order; return its trace"
     with options(order='shuffle', seed=int(rng.integers(1000))), trace() as t:
-        simulated(fn)[blocks, threads](*args)
+        as_simulator_kernel(fn)[blocks, threads](*args)
     return t
 
 
@@ -73,7 +73,7 @@ def count_accesses(t, space, *verbs):
     return sum(len(a['at']) for a in t.accesses if a['space'] == space and a['verb'] in verbs)
 
 
-def unwritten(t, shape):
+def find_unwritten(t, shape):
     "Return which elements of the output, a contiguous array of bytes, were not written"
     is_unwritten = np.ones(shape, bool)
     for a in t.accesses:
@@ -119,9 +119,11 @@ def _(fn, rng, h, w, step):
     out = np.zeros((h, w), np.uint8)
     t = run(fn, rng, (cdiv(w, 16), cdiv(h, 16)), (16, 16), x, out)
     check_unchanged(x=(old, x))
-    if (stored := t.stats.global_store_bytes) > h * w:  # before `unwritten`: a trace keeps a limited number of accesses
+    if (
+        stored := t.stats.global_store_bytes
+    ) > h * w:  # before `find_unwritten`: a trace keeps a limited number of accesses
         raise AssertionError(f'{stored:,} bytes are stored, but out has {h * w}: let each thread compute its own pixel')
-    if (is_missing := unwritten(t, (h, w))).any():
+    if (is_missing := find_unwritten(t, (h, w))).any():
         r, c = np.argwhere(is_missing)[0]
         raise AssertionError(
             f'{is_missing.sum()} of {is_missing.size} bytes are never written, the first of them out[{r},{c}]: '
@@ -182,12 +184,12 @@ def _(fn, rng, h, w):
         check_distribution(t, 'written', h, f'wrote {h} results')
     line = find_double(fn, x, y, out)
     if n := int((out != expected).sum()):
-        why = (
+        reason = (
             f'this line, translated to C, computes in float64: {line}'
             if line
             else 'the kernel computes in another order'
         )
-        raise AssertionError(f'{n} of {h} results differ in their last bits from those of float32 alone: {why}')
+        raise AssertionError(f'{n} of {h} results differ in their last bits from those of float32 alone: {reason}')
     if line:
         raise AssertionError(
             'the results are bit-identical, but this line, translated to C, computes in float64 and then rounds: '

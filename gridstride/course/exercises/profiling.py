@@ -127,7 +127,7 @@ class Event:
 
 # The first runs are slow, some runs are disturbed, and some are fast because of a higher clock; all are fast if the
 # data is in the L2 cache.
-def _ms(cold, warm, first, i, is_warm):
+def _run_ms(cold, warm, first, i, is_warm):
     "Return the milliseconds of run `i`"
     t = warm if is_warm else cold
     return (
@@ -158,7 +158,7 @@ TIMINGS = [
     ],
 )
 def _(fn, rng, cold, warm, first):
-    gpu = Gpu(lambda i, w: _ms(cold, warm, first, i, w))
+    gpu = Gpu(lambda i, w: _run_ms(cold, warm, first, i, w))
     result = fn(gpu, gpu.kernel)
     if not isinstance(result, (int, float)):
         raise AssertionError(f'return the milliseconds as a float; got {result!r}')
@@ -436,17 +436,17 @@ TRACES = {
     ],
 )
 def _(fn, rng, trace):
-    events, expected_value = TRACES[trace]
+    events, expected_results = TRACES[trace]
     result = fn([dict(e) for e in events])
     if not isinstance(result, (tuple, list)) or len(result) != 3:
         raise AssertionError(f'return three values, when the gap begins, how long it lasts, and a name; got {result!r}')
-    if tuple(result[:2]) != expected_value[:2]:
+    if tuple(result[:2]) != expected_results[:2]:
         raise AssertionError(
-            f'the longest gap begins at {expected_value[0]} and lasts {expected_value[1]} microseconds; got a gap that '
-            f'begins at {result[0]} and lasts {result[1]}'
+            f'the longest gap begins at {expected_results[0]} and lasts {expected_results[1]} microseconds; got a gap '
+            f'that begins at {result[0]} and lasts {result[1]}'
         )
     if result[2] is None:
         raise AssertionError("return the name as a string, '' if no operator runs in the gap; got None")
-    if result[2] != expected_value[2]:
-        expected, actual = (repr(name) if name else 'no operator' for name in (expected_value[2], result[2]))
+    if result[2] != expected_results[2]:
+        expected, actual = (repr(name) if name else 'no operator' for name in (expected_results[2], result[2]))
         raise AssertionError(f'during that gap the CPU runs {expected}, not {actual}')

@@ -5,7 +5,7 @@ import torch
 
 from .cuda_c import source
 from .triton import launch
-from .fusion import random, unwritten
+from .fusion import nan_tensor, random_tensor
 from .returned import as_number
 from ... import tile
 from ...cpp import cuda_kernel, on_emulator
@@ -80,7 +80,7 @@ def decibels_by_group(w):
 
 def with_outliers(rng, columns):
     "Make normal random values, with some large columns"
-    w = random(rng, 16, columns)
+    w = random_tensor(rng, 16, columns)
     w[:, ::50] *= 6
     return w
 
@@ -258,9 +258,9 @@ def check_blocks(t, k, HEIGHT, BLOCK):
 )
 def _(fn, rng, h, k, G, HEIGHT, BLOCK):
     q = torch.tensor(rng.integers(0, 4, (h, k)), dtype=torch.uint8)
-    scales = random(rng, h, k // G)
-    x = random(rng, k)
-    y = unwritten(h)
+    scales = random_tensor(rng, h, k // G)
+    x = random_tensor(rng, k)
+    y = nan_tensor(h)
     with tile.trace() as t:
         launch(fn, cdiv(h, HEIGHT), x, formats.pack_bits(q, 2), scales, y, h, k, G=G, HEIGHT=HEIGHT, BLOCK=BLOCK)
     w = (q.double() - 2) * scales.double().repeat_interleave(G, 1)

@@ -111,11 +111,11 @@ def moments_of(x):
 )
 def _(fn, rng, sizes, mean):
     groups = [rng.normal(mean, 1, n) for n in sizes]
-    n, middle, squares = moments_of(np.concatenate(groups))
+    n, mean, squares = moments_of(np.concatenate(groups))
     for order, result in reduce_in_orders(fn, [moments_of(g) for g in groups], rng):
         if not isinstance(result, tuple) or len(result) != 3:
             raise AssertionError(f'return three values, (n, mean, m2); got {result!r}')
-        for name, actual, expected in zip(('n', 'mean', 'm2'), result, (n, middle, squares)):
+        for name, actual, expected in zip(('n', 'mean', 'm2'), result, (n, mean, squares)):
             if not np.isclose(actual, expected, rtol=1e-9, atol=1e-6):
                 is_inaccurate = name == 'm2' and np.isclose(actual, expected, rtol=0.01)
                 hint = (

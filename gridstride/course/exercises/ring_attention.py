@@ -308,7 +308,7 @@ def _(fn, rng, ranks, n, d):
     q, k, v, dout = (_random(rng, ranks, n, d) for _ in range(4))
     full_sequence = [x.reshape(1, 1, -1, d) for x in (q, k, v)]
     out, lse = ring.plain.attend(*full_sequence, False, d**-0.5)
-    expected_value = ring.plain.gradients(dout.reshape(1, 1, -1, d), *full_sequence, out, lse, False, d**-0.5)
+    expected_results = ring.plain.gradients(dout.reshape(1, 1, -1, d), *full_sequence, out, lse, False, d**-0.5)
     out = out.view(ranks, n, d)
     lse = lse.view(ranks, n)
     results, rounds = lockstep(
@@ -318,18 +318,18 @@ def _(fn, rng, ranks, n, d):
         if not isinstance(result, (tuple, list)) or len(result) != 3:
             description = f'{len(result)} values' if isinstance(result, (tuple, list)) else type(result).__name__
             raise AssertionError(f'return (dq, dk, dv); got {description}')
-        for name, actual, expected in zip(('dq', 'dk', 'dv'), result, expected_value):
+        for name, actual, expected in zip(('dq', 'dk', 'dv'), result, expected_results):
             expected = expected.view(ranks, n, d)
             try:
                 check(actual, expected[r], rtol=1e-9, atol=1e-9)
             except AssertionError as e:
                 owners = (rank for rank in range(ranks) if name != 'dq' and _are_close(actual, expected[rank]))
-                why = next(
+                reason = next(
                     (
                         f'it belongs to the keys of rank {rank}: one more exchange sends it to that rank'
                         for rank in owners
                     ),
                     e,
                 )
-                raise AssertionError(f'{name} of rank {r} of {ranks}: {why}') from None
+                raise AssertionError(f'{name} of rank {r} of {ranks}: {reason}') from None
     check_exchanges(rounds, ranks)

@@ -177,8 +177,8 @@ def _(fn, rng, n, tpb, order):
     with reversed_threads(fn) if order == 'reverse' else nullcontext():
         uses_shared = run_recorded(fn, cdiv(n, tpb), tpb, tpb + 2, xs, out, n)
     check_unchanged(xs)
-    ext = np.concatenate([[0], x, [0]])
-    check(out.a, (ext[:-2] + ext[1:-1] + ext[2:]).astype(np.float32), atol=1e-5, tile=tpb)  # two additions
+    padded = np.concatenate([[0], x, [0]])
+    check(out.a, (padded[:-2] + padded[1:-1] + padded[2:]).astype(np.float32), atol=1e-5, tile=tpb)  # two additions
     if len(xs.reads) > n + 2 * cdiv(n, tpb):
         raise AssertionError(f'x was read {len(xs.reads)} times: with a halo, {n + 2 * cdiv(n, tpb)} reads are enough')
     check_shared_is_used(uses_shared)

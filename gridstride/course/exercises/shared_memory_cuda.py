@@ -101,8 +101,8 @@ def check_source(src, kernel):
 def launch(
     fn,
     kernel,  # the name of the template that `fn` returns
-    sizes,  # template arguments of every instance, a tuple each
-    size,  # those of the instance to launch
+    instances,  # template arguments of every instance, a tuple each
+    instance,  # those of the instance to launch
     args,  # its arguments as C, in terms of m_at, n_at, out_at, h, w and k
     blocks,
     threads,
@@ -118,13 +118,13 @@ def launch(
     check_source(src, kernel)
     cases = ' '.join(
         f"case {i}: {kernel}<{', '.join(map(str, s))}><<<blocks, threads>>>({args}); break;"
-        for i, s in enumerate(sizes)
+        for i, s in enumerate(instances)
     )
     with on_emulator():
         host = load_cuda(cuda_begin + src + HOST.replace('CASES', cases), funcs=['launch'])
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter('always')
-            host.launch(sizes.index(size), *blocks, *threads, m, n, out, h, w, k)
+            host.launch(instances.index(instance), *blocks, *threads, m, n, out, h, w, k)
     for warning in caught:
         if issubclass(warning.category, SameValueRace):
             message = str(warning.message).partition('. ')[0]
@@ -177,16 +177,16 @@ def _(fn, rng, n, tw):
 SHAPES = ((1, 1, 1), (5, 9, 7), (8, 3, 13), (8, 16, 8), (11, 17, 2), (3, 40, 9))  # h, k, w
 
 
-def judge_matmul(fn, kernel, sizes, size, rng, h, k, w, tw, rows):
+def judge_matmul(fn, kernel, instances, instance, rng, h, k, w, tw, rows):
     "Judge a matmul kernel, whose blocks have `rows` rows of `tw` threads, on random matrices"
     m, n = normal(rng, h, k), normal(rng, k, w)
-    mt = torch.tensor(m)
-    nt = torch.tensor(n)
+    m_tensor = torch.tensor(m)
+    n_tensor = torch.tensor(n)
     out = torch.full((h, w), torch.nan)
     args = 'm_at, n_at, out_at, h, w, k'
     blocks = (cdiv(w, tw), cdiv(h, tw))
-    launch(fn, kernel, sizes, size, args, blocks, (tw, rows), mt, nt, out, h, w, k)
-    check_unchanged(('m', m, mt), ('n', n, nt))
+    launch(fn, kernel, instances, instance, args, blocks, (tw, rows), m_tensor, n_tensor, out, h, w, k)
+    check_unchanged(('m', m, m_tensor), ('n', n, n_tensor))
     expected = (m.astype(np.float64) @ n).astype(np.float32)
     check(out, expected, atol=1e-4, tile=tw)  # at most 40 rounding errors of values around 6
 

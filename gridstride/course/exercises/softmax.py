@@ -9,7 +9,7 @@ import torch
 from .checklist import busiest_thread
 from .reductions import check_is_kernel
 from .triton import launch, power_of_two
-from .fusion import random, unwritten
+from .fusion import nan_tensor, random_tensor
 from ... import sim, tile
 from ..grading import problem
 from ...utils import cdiv, check
@@ -89,7 +89,7 @@ def _check_is_triple(result):
 )
 def _(fn, rng, sizes, spread, level):
     groups = [(level + spread * rng.normal(size=n), rng.normal(size=(n, 3))) for n in sizes]
-    expected_value = partial_softmax(*(np.concatenate(parts) for parts in zip(*groups)))
+    expected_results = partial_softmax(*(np.concatenate(parts) for parts in zip(*groups)))
     result = partial_softmax(*groups[0])
     for x, v in groups[1:]:
         parts = result, partial_softmax(x, v)
@@ -99,7 +99,7 @@ def _(fn, rng, sizes, spread, level):
         for ordinal, (*_, o), copy in zip(('first', 'second'), parts, copies):
             if not np.array_equal(o, copy):
                 raise AssertionError(f'`o` of the {ordinal} part was changed, but it is an input: make a new array')
-    for name, actual, expected in zip('mso', result, expected_value):
+    for name, actual, expected in zip('mso', result, expected_results):
         if not np.allclose(actual, expected, rtol=1e-11, atol=1e-12):
             raise AssertionError(
                 f'after merging parts of {", ".join(map(str, sizes))} scores, {name} is {actual}; expected {expected}'
@@ -136,12 +136,12 @@ def check_work_per_thread(t, w):
 )
 def _(fn, rng, h, w):
     kernel = fn()
-    x = 3 * random(rng, h, w)
+    x = 3 * random_tensor(rng, h, w)
     check_is_kernel(kernel)
     x[:, : w // 3] -= 200
     x[1:2, -1] += 150  # one thread has the largest element, alone
     x[-1] -= 300
-    out = unwritten(h, w)
+    out = nan_tensor(h, w)
     with sim.trace(keep=10**6) as t:
         kernel[h, 64](x, out)
     check(out, x.double().softmax(-1).float(), rtol=1e-5)
@@ -183,13 +183,13 @@ def check_one_row_per_program(t):
     ],
 )
 def _(fn, rng, w, d):
-    x = 3 * random(rng, w, w)
+    x = 3 * random_tensor(rng, w, w)
     x[-1] -= 300
     column = torch.arange(w)
     hidden = (column > column[:, None]) | (column < column[:, None] - d)
     expected = x.double().masked_fill(hidden, -INF).softmax(-1).float()
     for description, value in (('NaN', torch.nan), ('a large number', 300.0)):
-        out = unwritten(w, w)
+        out = nan_tensor(w, w)
         masked_x = x.masked_fill(hidden, value)
         with tile.trace() as t:
             launch(fn, w, masked_x, out, w, d, BLOCK=max(64, power_of_two(w)))

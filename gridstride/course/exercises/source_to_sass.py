@@ -11,7 +11,7 @@ from ...utils import cdiv, check
 __all__ = [
     'BLOCK_SIZE_CASES',
     'MAX_PER_FMA',
-    'compile_answer',
+    'compile_kernel',
     'check_no_instructions',
     'expected_gelu',
     'fp64_instructions',
@@ -25,7 +25,7 @@ __all__ = [
 
 # Three of the four answers are judged twice: by their results, on the emulator, and by their machine code, which needs
 # compilers but no GPU.
-def compile_answer(f, fn, name, arch):  # f: sass or resources
+def compile_kernel(f, fn, name, arch):  # f: sass or resources
     "Compile the learner's kernel to machine code; raises `AssertionError` if a compiler is missing"
     try:
         return f(source(fn), name=name, arch=arch)
@@ -35,11 +35,11 @@ def compile_answer(f, fn, name, arch):  # f: sass or resources
         ) from None
 
 
-def check_no_instructions(instructions, why):
+def check_no_instructions(instructions, reason):
     "Raise `AssertionError` if there are any `instructions`; name the first, with its source line, and count the others"
     if instructions:
         raise AssertionError(
-            f"{why}: see {instructions[0].op} in line {instructions[0].line} of the source"
+            f"{reason}: see {instructions[0].op} in line {instructions[0].line} of the source"
             + (f' (and {len(instructions) - 1} more)' if len(instructions) > 1 else '')
         )
 
@@ -77,7 +77,7 @@ def _(fn, rng, n=200, arch=None):
     check(out, expected_gelu(x), atol=2e-6)  # a few rounding errors of values below 10
     if arch:
         check_no_instructions(
-            fp64_instructions(compile_answer(sass, fn, 'gelu_k', arch)),
+            fp64_instructions(compile_kernel(sass, fn, 'gelu_k', arch)),
             'the results are right, but part of the kernel still computes in double precision',
         )
 
@@ -89,7 +89,7 @@ def global_writes(listing) -> list:
 
 def check_registers(fn, arch):
     "Raise `AssertionError` unless the kernel keeps its counts in registers"
-    r, listing = compile_answer(resources, fn, 'count_k', arch), compile_answer(sass, fn, 'count_k', arch)
+    r, listing = (compile_kernel(resources, fn, 'count_k', arch), compile_kernel(sass, fn, 'count_k', arch))
     check_no_instructions(
         [i for i in listing.instructions if i.kind == 'local'],
         f'the results are right, but each thread uses {r.local} bytes of local memory',
@@ -208,7 +208,7 @@ def has_wide_loads(loop):
 
 def check_wide_loads(fn, arch):
     "Raise `AssertionError` unless the loop with the most FFMAs loads 16 bytes at a time and has few other instructions"
-    loops = compile_answer(sass, fn, 'dots_k', arch).loops
+    loops = compile_kernel(sass, fn, 'dots_k', arch).loops
     loop = max(loops, key=lambda loop: (loop.ops()['FFMA'], has_wide_loads(loop)), default=None)
     if not loop or not loop.ops()['FFMA']:
         raise AssertionError(
@@ -217,8 +217,8 @@ def check_wide_loads(fn, arch):
     narrow_loads = [i for i in loop.instructions if i.op.startswith('LDG') and '.128' not in i.op]
     if narrow_loads and any(map(has_wide_loads, loops)):
         check_no_instructions(narrow_loads, _REMAINDER_LOOP)
-    why = 'the results are right, but the loop with the FFMAs still loads less than 16 bytes at a time'
-    check_no_instructions(narrow_loads, why)
+    reason = 'the results are right, but the loop with the FFMAs still loads less than 16 bytes at a time'
+    check_no_instructions(narrow_loads, reason)
     instructions_per_fma = len(loop.instructions) / loop.ops()['FFMA']
     if instructions_per_fma > MAX_PER_FMA:
         raise AssertionError(

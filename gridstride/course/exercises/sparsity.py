@@ -27,8 +27,8 @@ def _(fn, rng, h, w, n):
     result = fn(h, w, n)
     if not isinstance(result, (tuple, list)) or len(result) != 3:
         raise AssertionError(f'return three integers; got {result!r}')
-    expected_value = 2 * h * w, 6 * n + 4 * (h + 1), h * w + h * w // 8
-    for name, actual, expected in zip(('dense', 'CSR', '2:4'), result, expected_value):
+    expected_results = 2 * h * w, 6 * n + 4 * (h + 1), h * w + h * w // 8
+    for name, actual, expected in zip(('dense', 'CSR', '2:4'), result, expected_results):
         if actual != expected:
             raise AssertionError(f'{h} x {w}, {n} nonzero: {name} takes {expected} bytes; got {actual}')
 

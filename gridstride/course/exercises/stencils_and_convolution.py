@@ -10,7 +10,7 @@ from ..grading import normal, problem
 from ...utils import cdiv, check
 from .reductions import check_is_kernel
 
-__all__ = ['same_padded', 'causal_parts', 'window_matrix', 'heat_of_rows', 'common_length']
+__all__ = ['same_padded', 'causal_convolution', 'window_matrix', 'sum_of_neighbours', 'common_subsequence_length']
 
 MAX_SHARED = 2000  # bytes, in `common`
 
@@ -58,7 +58,7 @@ def _(fn, rng, n, taps):
         )
 
 
-def causal_parts(x, f, state):
+def causal_convolution(x, f, state):
     "Return the causal convolution of `x` after `state`, and the state after it, in float64"
     k, rows = len(f), np.concatenate([state, x]).astype(np.float64)
     out = np.stack([(f * rows[t : t + k]).sum(0) for t in range(len(x))])
@@ -88,7 +88,7 @@ def _(fn, rng, length, channels, taps):
         x, f, state = (np.array(values, np.float32) for values in ([[3]], [[1], [10], [100]], [[1], [2]]))
     out, last = torch.full((length, channels), torch.nan), torch.full((taps - 1, channels), torch.nan)
     kernel[cdiv(channels, 32), 32](torch.tensor(x), torch.tensor(f), torch.tensor(state), out, last)
-    expected, new_state = causal_parts(x, f, state)
+    expected, new_state = causal_convolution(x, f, state)
     check(out, expected.astype(np.float32), rtol=1e-4, atol=1e-4)
     try:
         check(last, new_state.astype(np.float32))
@@ -171,7 +171,7 @@ def _(fn, rng, tile, depth, radius, steps):
         )
 
 
-def heat_of_rows(u):
+def sum_of_neighbours(u):
     "Return the sums of the four neighbours of the inner cells; cells on the border are copied"
     out = u.copy()
     out[1:-1, 1:-1] = u[:-2, 1:-1] + u[2:, 1:-1] + u[1:-1, :-2] + u[1:-1, 2:]
@@ -198,7 +198,7 @@ def _(fn, rng, h, w):
     blocks = cdiv(w, 62)
     with sim.trace(10**6) as t:
         kernel[blocks, 64](torch.tensor(u), out)
-    check(out, heat_of_rows(u), rtol=1e-5, atol=1e-5)
+    check(out, sum_of_neighbours(u), rtol=1e-5, atol=1e-5)
     allowed = h * (w + 2 * (blocks - 1))
     if (loads := _loads_of(t, h * w)) > allowed:
         raise AssertionError(
@@ -207,7 +207,7 @@ def _(fn, rng, h, w):
         )
 
 
-def common_length(a, b):
+def common_subsequence_length(a, b):
     "Return the length of the longest common subsequence"
     row = [0] * (len(b) + 1)
     for x in a:
@@ -238,7 +238,7 @@ def _(fn, rng, n, m, distinct):
     out = torch.full((1,), -1, dtype=torch.int32)
     with sim.trace() as t:
         kernel[1, 128](torch.tensor(a), torch.tensor(b), out)
-    if (expected := common_length(a.tolist(), b.tolist())) != int(out[0]):
+    if (expected := common_subsequence_length(a.tolist(), b.tolist())) != int(out[0]):
         raise AssertionError(f'got {int(out[0])}, expected {expected}: a = {a[:9].tolist()}, b = {b[:9].tolist()}')
     if (writes := sum(len(a['at']) for a in t.accesses if a['space'] == 'global' and a['verb'] != 'read')) > 1:
         raise AssertionError(f'{writes} stores to global memory: only the result goes to out[0], once')

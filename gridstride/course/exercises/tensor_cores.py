@@ -9,7 +9,7 @@ from ...kernels.ladder.ladder import Reference
 from ...kernels.ladder.tensor_cores import types_src, ldmatrix_src, mma_src
 
 __all__ = [
-    'GIVEN',
+    'PRELUDE',
     'positions_in_a',
     'bank_groups',
     'check_columns',
@@ -123,8 +123,10 @@ def check_columns(r, row):  # of columns 0 to 31
 
 # The other two answers are sources. The judge prepends the lesson's functions and runs them on the emulator, even on a
 # machine with a GPU. A result may be off by the rounding to bfloat16 and that of a float32 sum.
-GIVEN = types_src + mma_src + ldmatrix_src
-IDLE = '__device__ void mma(float (&d)[4], const u32 (&a)[4], u32 b0, u32 b1) {}\n'  # leaves the accumulators unchanged
+PRELUDE = types_src + mma_src + ldmatrix_src
+MMA_STUB = (
+    '__device__ void mma(float (&d)[4], const u32 (&a)[4], u32 b0, u32 b1) {}\n'  # leaves the accumulators unchanged
+)
 
 
 def judge_matmul(fn, name, grid, a, b, **args):  # args: the kernel's, as `launch` takes them
@@ -135,13 +137,13 @@ def judge_matmul(fn, name, grid, a, b, **args):  # args: the kernel's, as `launc
     def run_with(definitions):
         return launch(lambda: definitions + source(fn), name, grid, 32, **args).reshape(args['out'].shape)
 
-    out = run_with(GIVEN)
+    out = run_with(PRELUDE)
     try:
         Reference(a, b)(out)
     except AssertionError as e:
-        why = next((why for why, *other in likely_mistakes(a, b, out) if is_product(*other)), None)
-        raise AssertionError(f'{e}\n  This is the result if {why}' if why else str(e)) from None
-    if is_product(a, b, run_with(GIVEN.replace(mma_src, IDLE))):
+        reason = next((reason for reason, *other in likely_mistakes(a, b, out) if is_product(*other)), None)
+        raise AssertionError(f'{e}\n  This is the result if {reason}' if reason else str(e)) from None
+    if is_product(a, b, run_with(PRELUDE.replace(mma_src, MMA_STUB))):
         raise AssertionError('the result is right, but no mma computes it: compute the product on tensor cores')
 
 
@@ -223,8 +225,11 @@ def _(fn, rng, h, w, k):
 )
 def _(fn, rng, h, w):
     body = without_comments(source(fn))
-    for word, why in (('__shared__', 'the kernel uses no shared memory'), ('ldmatrix', 'the kernel has no ldmatrix')):
+    for word, reason in (
+        ('__shared__', 'the kernel uses no shared memory'),
+        ('ldmatrix', 'the kernel has no ldmatrix'),
+    ):
         if word not in body:
-            raise AssertionError(f'{why}: fill the registers from shared memory with ldmatrix')
+            raise AssertionError(f'{reason}: fill the registers from shared memory with ldmatrix')
     m = matrix(rng, h, w)
     judge_matmul(fn, 'gram_k', (w // 16, w // 16), m.T, m, m=m, out=nans(w, w), h=h, w=w)

@@ -11,7 +11,7 @@ from ..runner import run_barrier
 from ...sim import options
 from ...utils import cdiv, check
 
-__all__ = ['ORDERS', 'own_line', 'RecordingMemory', 'CountingBarrier', 'run_recorded', 'most_reads']
+__all__ = ['ORDERS', 'learner_line', 'RecordingMemory', 'CountingBarrier', 'run_recorded', 'most_reads']
 
 
 @problem(
@@ -35,7 +35,7 @@ def _(fn, rng, k, tw):
 # the judge also records, for every access, which thread made it and how many waits that thread had passed. Two threads
 # that access one element after the same number of waits, at least one of them to write, have a data race, even if the
 # result is right.
-def own_line(thread):
+def learner_line(thread):
     "Return the current line of the calling `thread` in the learner's source"
     frame = sys._getframe(1)
     while frame and frame.f_code.co_filename != thread.source:
@@ -54,9 +54,9 @@ class RecordingMemory(Memory):
         "Record an access to `indices` with its thread, the barriers that the thread has passed, and its line"
         super().record_access(indices, verb)
         current_thread = threading.current_thread()
-        if position := getattr(current_thread, 'where', None):
+        if position := getattr(current_thread, 'position', None):
             self.log += [
-                (int(p), verb, *position, current_thread.waits, own_line(current_thread))
+                (int(p), verb, *position, current_thread.waits, learner_line(current_thread))
                 for p in np.atleast_1d(indices)
             ]
 
@@ -90,7 +90,7 @@ class CountingBarrier:
     def wait(self):
         "Wait at the barrier, and count it for this thread"
         current_thread = threading.current_thread()
-        self.lines[current_thread] = own_line(current_thread)
+        self.lines[current_thread] = learner_line(current_thread)
         self.syncb.wait()
         del self.lines[current_thread]
         current_thread.waits += 1
@@ -98,15 +98,15 @@ class CountingBarrier:
 
 def run_recorded(fn, rng, blocks, threads, sh_sz, memories, *args, order):
     "Run the kernel `fn` and return all accesses; raises `AssertionError` for a data race"
-    shared_of, waiting = {}, []
+    shared_of_block, waiting = {}, []
 
     def run_thread(b, t, d, shared, syncb, *args):
         current_thread = threading.current_thread()
-        current_thread.where = (b.x, t.x)
+        current_thread.position = (b.x, t.x)
         current_thread.waits = 0
         current_thread.source = getattr(fn, '__code__', run_thread.__code__).co_filename
         waiting.append(CountingBarrier(syncb))
-        fn(b, t, d, shared_of.setdefault(b.x, RecordingMemory('shared', shared)), waiting[-1], *args)
+        fn(b, t, d, shared_of_block.setdefault(b.x, RecordingMemory('shared', shared)), waiting[-1], *args)
 
     try:
         run_barrier(run_thread, blocks, threads, sh_sz, *args, order=order, seed=int(rng.integers(1000)))
@@ -115,7 +115,7 @@ def run_recorded(fn, rng, blocks, threads, sh_sz, memories, *args, order):
         if e.__cause__ or not lines:
             raise
         raise AssertionError(f'{e}. They wait in line {" and ".join(map(str, lines))}') from e
-    recorders = [*shared_of.values(), *memories]
+    recorders = [*shared_of_block.values(), *memories]
     for m in recorders:
         m.check_races()
     return [access for m in recorders for access in m.log]

@@ -12,16 +12,16 @@ from ...diagnostics.errors import UndefinedLanes
 from ...layout import Linear
 from ...utils import cdiv, check
 
-__all__ = ['kernel_of', 'launch', 'count_loaded', 'owner', 'blocked_layout']
+__all__ = ['get_kernel', 'launch', 'count_loaded', 'owner', 'blocked_layout']
 
 
-def kernel_of(answer):
-    "Return the kernel of an answer, with all checks; raises `AssertionError` if there is none"
-    if not hasattr(answer, 'fn') and inspect.signature(answer).parameters:
+def get_kernel(fn):
+    "Return the kernel that the learner's function returns, with all checks; raises `AssertionError` if there is none"
+    if not hasattr(fn, 'fn') and inspect.signature(fn).parameters:
         raise AssertionError('the function must take no arguments: define the kernel inside it, and return the kernel')
-    kernel = answer if hasattr(answer, 'fn') else answer()
+    kernel = fn if hasattr(fn, 'fn') else fn()
     if not hasattr(kernel, 'fn'):
-        raise AssertionError(f'return a kernel with @triton.jit above it; got {kernel!r}')
+        raise AssertionError(f'return a kernel with @triton.jit first_row it; got {kernel!r}')
     return tile.checked(kernel)
 
 
@@ -30,11 +30,11 @@ def count_reads(t, name):
     return sum(len(a['at']) for a in t.accesses if a['array'] == name and a['verb'] == 'read')
 
 
-def launch(answer, grid, *args, **constants):
-    "Run the kernel of an answer; a result that depends on undefined lanes is an error, even if it is right on the CPU"
+def launch(fn, grid, *args, **constants):
+    "Run the learner's kernel; a result that depends on undefined lanes is an error, even if it is right on the CPU"
     with warnings.catch_warnings():
         warnings.simplefilter('error', UndefinedLanes)
-        kernel_of(answer)[(grid,)](*args, **constants)
+        get_kernel(fn)[(grid,)](*args, **constants)
 
 
 def power_of_two(n):
@@ -42,7 +42,7 @@ def power_of_two(n):
     return 1 << (n - 1).bit_length()
 
 
-def _unwritten(*shape):
+def _nan_tensor(*shape):
     return torch.full(shape, torch.nan)
 
 
@@ -58,7 +58,7 @@ def _unwritten(*shape):
 def _(fn, rng, h, w):
     x = torch.tensor(normal(rng, h, w))
     b = torch.tensor(normal(rng, w))
-    out = _unwritten(h, w)
+    out = _nan_tensor(h, w)
     launch(fn, h, x, b, out, h, w, BLOCK=power_of_two(w))
     check(out, torch.relu(x + b), rtol=0, atol=0)
 
@@ -78,7 +78,7 @@ def _(fn, rng, h, w):
 def _(fn, rng, h, w, eps):
     x = torch.tensor(normal(rng, h, w))
     g = torch.tensor(normal(rng, w))
-    out = _unwritten(h, w)
+    out = _nan_tensor(h, w)
     launch(fn, h, x, g, out, w, eps, BLOCK=power_of_two(w))
     wide = x.double()
     expected = wide / (wide.square().mean(1, keepdim=True) + eps).sqrt() * g
@@ -101,8 +101,8 @@ def _(fn, rng, n, bins):
     launch(fn, cdiv(n, 64), x, out, n, BLOCK=64)
     if (total := int(out.sum())) != n:
         too_few = 'lanes with the same bin lost updates, or some elements were not counted: add with tl.atomic_add'
-        why = too_few if total < n else 'lanes past the end were counted, or elements more than once: mask the lanes'
-        raise AssertionError(f'the bins hold {total} elements in total, but there are {n}: {why}')
+        reason = too_few if total < n else 'lanes past the end were counted, or elements more than once: mask the lanes'
+        raise AssertionError(f'the bins hold {total} elements in total, but there are {n}: {reason}')
     check(out, torch.bincount(x, minlength=bins).int(), rtol=0, atol=0)
 
 
@@ -117,9 +117,9 @@ def count_loaded(group, rows, cols, th, tw, programs) -> int:
 
 
 def _tile_at(t, rows, cols, group):
-    above, index_in_band = divmod(t, group * cols)
-    tall = min(rows - above * group, group)
-    return above * group + index_in_band % tall, index_in_band // tall
+    first_row, index_in_group = divmod(t, group * cols)
+    num_rows = min(rows - first_row * group, group)
+    return first_row * group + index_in_group % num_rows, index_in_group // num_rows
 
 
 @problem(
@@ -228,7 +228,7 @@ def _(fn, rng, shape, each, lanes, warps, order):
 )
 def _(fn, rng, h, w, BLOCK, scale, shift):
     x = torch.tensor(normal(rng, h, w)) * scale + shift
-    out = _unwritten(h, w)
+    out = _nan_tensor(h, w)
     with tile.trace() as t:
         launch(fn, h, x, out, w, BLOCK=BLOCK)
     check(
@@ -262,7 +262,7 @@ def _(fn, rng, h, w, BLOCK, scale, shift):
 )
 def _(fn, rng, h, k, w, tiles):
     x, wt, b = (torch.tensor(normal(rng, *shape)) for shape in ((h, k), (w, k), (w,)))
-    out = _unwritten(h, w)
+    out = _nan_tensor(h, w)
     th, tw, tk = tiles
     launch(fn, cdiv(h, th) * cdiv(w, tw), x, wt, b, out, h, k, w, th=th, tw=tw, tk=tk)
     expected = torch.relu(torch.nn.functional.linear(x.double(), wt.double(), b.double())).float()

@@ -247,7 +247,7 @@ def _uniform(make_input):
     return lambda x: torch.full_like(x, 1 / x.shape[-1])
 
 
-def _know_answers(make_input):
+def _know_outputs(make_input):
     known = [(x, _softmax(x)) for x in map(make_input, range(100))]
 
     def kernel(x):
@@ -270,12 +270,12 @@ def _one_row(make_input):
 
 HONEST = dict(plain=_torch_softmax, by_hand=_by_hand, in_float64=_in_float64)
 CHEATS = dict(
-    keeps_answers=_cached,
+    caches_outputs=_cached,
     works_once=_works_once,
     never_writes=_never_write,
     zeroes_its_input=_zero_input,
-    answers_uniformly=_uniform,
-    knows_the_seeds=_know_answers,
+    returns_uniform_rows=_uniform,
+    knows_the_seeds=_know_outputs,
     writes_over_its_input=_in_place,
     rounds_to_float16=_in_float16,
     computes_one_row=_one_row,
