@@ -341,6 +341,14 @@ def test_help(capsys, args):
     assert L.main(args) == 0 and names(capsys.readouterr().out, 'progress [NN ...]', 'trust')
 
 
+def test_progress_of_all_lessons_and_of_one(tmp_path, monkeypatch, capsys):
+    monkeypatch.delenv('GRIDSTRIDE_PROGRESS', raising=False)
+    write(tmp_path/'01_a.ipynb', "@exercise('a.one')\ndef f(): ...")
+    (tmp_path/'.progress.json').write_text(json.dumps(dict(solved={'a.one': '2026-11-21'})))
+    for args, words in (((), '1 of 1 exercises solved'), (('1',), '2026-11-21  a.one')):
+        assert L.main(['progress', *args], tmp_path) == 0 and words in capsys.readouterr().out
+
+
 @pytest.mark.parametrize('args,words', [
     (['run', '9'], 'no lesson 9'), (['run', '--jobs', '-1'], '--jobs'),
     (['run', '--sav'], 'unrecognized arguments: --sav')])  # half an option writes no files

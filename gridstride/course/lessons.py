@@ -411,7 +411,7 @@ def main(
             name_kernel(ROOT / 'my')
             return sum(map(trust, (folder, ROOT / 'my'))) and 0
         if command == 'progress':
-            return print(progress(folder, chosen=arguments)) or 0
+            return print(progress(folder, chosen_lessons=arguments)) or 0
         args = run_args(arguments, folder)
         runs = _run_in_thread(run(args.paths, args.save, args.jobs))
     except (ValueError, LookupError, RuntimeError) as e:
