@@ -154,12 +154,12 @@ def test_rows_of_a_cluster(small):
 @pytest.mark.parametrize('dtype,width', [(torch.float32, 901), (torch.bfloat16, 1801), (torch.float16, 70)], ids=str)
 def test_rows_that_begin_at_any_element(dtype, width, small):
     "In a cluster or a warp; the first and the last vector of a row have elements of its neighbours, too"
-    small.setattr(softmaxes, '_MIN_RAGGED_ROW_BYTES', 1)
-    small.setattr(softmaxes, '_RAGGED_ROW_BYTES_PER_BLOCK', {False: 2**10, True: 2**11})
+    small.setattr(softmaxes, '_MIN_UNALIGNED_ROW_BYTES', 1)
+    small.setattr(softmaxes, '_UNALIGNED_ROW_BYTES_PER_BLOCK', {False: 2**10, True: 2**11})
     softmaxes.softmax_launches.cache_clear()
     problem = 'softmax', str(dtype)[6:], 3, width, 1, False, softmaxes.this_device(), True
     (launch,), _ = softmaxes.softmax_launches(*problem)
-    assert 'is_whole' in launch.src and launch.cluster[0] == (1 if width == 70 else 4)
+    assert 'is_inside_row' in launch.src and launch.cluster[0] == (1 if width == 70 else 4)
     for f in WAYS: both_ways(f, normal(3, width, dtype=dtype))
     x = normal(4, width, dtype=dtype).flatten()[3:].clone()[:3*width].view(3, width)
     is_near(softmax(x), x.double().softmax(-1).to(dtype))
@@ -169,7 +169,7 @@ def test_only_long_rows_that_begin_anywhere_are_ragged():
     "Others are loaded by smaller vectors, or are too long for shared memory"
     def ragged_clusters(*problem, has_equal_offsets=True):
         launches = softmaxes.softmax_launches(*problem, 1, True, Device(132, True), has_equal_offsets)[0]
-        return [launch.cluster[0] for launch in launches if 'is_whole' in launch.src]
+        return [launch.cluster[0] for launch in launches if 'is_inside_row' in launch.src]
     assert ragged_clusters('softmax', 'bfloat16', 16, 50257) == [4]
     assert ragged_clusters('softmax_backward', 'float32', 16, 50257) == [8]
     assert not ragged_clusters('softmax', 'bfloat16', 16, 50257, has_equal_offsets=False)

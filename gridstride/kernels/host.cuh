@@ -1,5 +1,6 @@
-// Host code of every exported kernel: checks errors, launches, allocates memory, makes inputs, measures times. Defined
-// above: the kernel's NAME; SMS, MAJOR and MINOR: the number of SMs and the compute capability that the grids are for.
+// Host code of every exported kernel: checks errors, launches, allocates memory, makes inputs, measures times. Requires
+// definitions of the kernel's NAME; SMS, MAJOR and MINOR: the number of SMs and the compute capability that the grids
+// are for.
 constexpr int RUNS = 20;                    // timed runs; the median is printed
 constexpr size_t FLUSH_BYTES = 128 << 20;   // more than the L2 cache holds
 
@@ -43,13 +44,13 @@ template <class T> T *allocate(size_t elements) {
 }
 
 // Copies an array to the host, unchanged or converted to doubles
-template <class T> std::vector<T> read(const T *from, size_t size) {
-    std::vector<T> to(size);
-    OK(cudaMemcpy(to.data(), from, size * sizeof(T), cudaMemcpyDefault));
-    return to;
+template <class T> std::vector<T> read(const T *src, size_t size) {
+    std::vector<T> dst(size);
+    OK(cudaMemcpy(dst.data(), src, size * sizeof(T), cudaMemcpyDefault));
+    return dst;
 }
-template <class T> std::vector<double> read_doubles(const T *from, size_t size) {
-    std::vector<T> values = read(from, size);
+template <class T> std::vector<double> read_doubles(const T *src, size_t size) {
+    std::vector<T> values = read(src, size);
     return {values.begin(), values.end()};
 }
 

@@ -1,5 +1,5 @@
 // Host code of an exported matrix product: makes random inputs, checks every result against float64, measures the time.
-// Defined above: the kernel, NAME, SMS (the number of SMs that the grids are for), Elem (the type of m, n and
+// Requires definitions of the kernel, NAME, SMS (the number of SMs that the grids are for), Elem (the type of m, n and
 // out), m_transposed and n_transposed (m or n is stored transposed), and cases (h, w, k of h x k @ k x w; the last case
 // is timed). The launches are defined below.
 void multiply(int case_index, const Elem *m, const Elem *n, Elem *out);
@@ -14,8 +14,8 @@ __device__ inline float uniform(unsigned long long x) {                    // re
 __global__ void randomize(Elem *x, size_t size, unsigned long long seed) {
     size_t i = (size_t)blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= size) return;
-    unsigned long long at = (seed << 40 | i) * 2 + 0x9e3779b97f4a7c15ull;
-    x[i] = Elem(sqrtf(-2 * logf(uniform(at))) * cospif(2 * uniform(at + 1)));
+    unsigned long long counter = (seed << 40 | i) * 2 + 0x9e3779b97f4a7c15ull;
+    x[i] = Elem(sqrtf(-2 * logf(uniform(counter))) * cospif(2 * uniform(counter + 1)));
 }
 
 // The error bound of a correct result, compared with the float64 product. A sum of k products in float32, in any order,
@@ -39,11 +39,11 @@ __global__ void compare(const Elem *m, const Elem *n, const Elem *out, int h, in
     __shared__ double a[TILE_K][TILE + 1], b[TILE_K][TILE + 1];
     const int top = blockIdx.y * TILE, left = blockIdx.x * TILE, thread = threadIdx.y * 16 + threadIdx.x;
     double sum[THREAD_TILE][THREAD_TILE] = {}, abs_sum[THREAD_TILE][THREAD_TILE] = {};
-    for (int from = 0; from < k; from += TILE_K) {
+    for (int k_begin = 0; k_begin < k; k_begin += TILE_K) {
         for (int i = thread; i < TILE * TILE_K; i += 256) {                  // coalesced
             int ja = m_transposed ? i / TILE : i % TILE_K, r = m_transposed ? i % TILE : i / TILE_K;
             int jb = n_transposed ? i % TILE_K : i / TILE, c = n_transposed ? i / TILE_K : i % TILE;
-            size_t row = top + r, column = left + c, ka = from + ja, kb = from + jb;
+            size_t row = top + r, column = left + c, ka = k_begin + ja, kb = k_begin + jb;
             a[ja][r] = row < h && ka < k ? (double)(float)m[m_transposed ? ka * h + row : row * k + ka] : 0;
             b[jb][c] = column < w && kb < k ? (double)(float)n[n_transposed ? column * k + kb : kb * w + column] : 0;
         }

@@ -1,6 +1,6 @@
 // Host code of the exported NVFP4 product: makes random operands in the layouts that the kernel takes, checks the
-// result against float64, measures the time. Defined above: the kernel, NAME, SMS, H, W, K (of h x k @ (w x k).T) and
-// FACTOR, the product of the scales of both matrices. The launch is defined below.
+// result against float64, measures the time. Requires definitions of the kernel, NAME, SMS, H, W, K (of h x k @ (w x
+// k).T) and FACTOR, the product of the scales of both matrices. The launch is defined below.
 void multiply(int case_index, const uint4 *a, const uint4 *b, const uint4 *a_scales, const uint4 *b_scales, float *out);
 
 constexpr int BLOCK = 16;                   // elements along k per scale

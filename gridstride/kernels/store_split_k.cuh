@@ -1,6 +1,6 @@
 // Stores the accumulators of blocks that share the columns of w (split-K): the blocks of a cluster keep their partial
-// sums in shared memory, and each block adds and stores those of a part of the rows of x. Defined above: Elem (the type
-// of y), BIAS, BM and BN (rows of w and of x per block), CK (blocks of a cluster).
+// sums in shared memory, and each block adds and stores those of a part of the rows of x. Requires definitions of Elem
+// (the type of y), BIAS, BM and BN (rows of w and of x per block), CK (blocks of a cluster).
 constexpr int PITCH = BM + 4;                               // elements per row of partial sums; avoids bank conflicts
 
 // Loads four floats from the same address in another block
@@ -36,22 +36,22 @@ __device__ void store_split_k(const float *partials, Scale scale, const Elem *bi
         for (int b = 0; b < CK; b++)
             #pragma unroll
             for (int i = 0; i < AT_ONCE; i++) {
-                const float *from = partials + (AT_ONCE > 1 ? min(first + i * 8, end - 1) : first) * PITCH + offset;
-                const float4 x = CK == 1 ? *(const float4 *)from : load4_from_block(from, b);
+                const float *src = partials + (AT_ONCE > 1 ? min(first + i * 8, end - 1) : first) * PITCH + offset;
+                const float4 x = CK == 1 ? *(const float4 *)src : load4_from_block(src, b);
                 v[i][0] += x.x, v[i][1] += x.y, v[i][2] += x.z, v[i][3] += x.w;
             }
         #pragma unroll
         for (int i = 0; i < AT_ONCE; i++) {
             const int c = first + i * 8;
             if ((AT_ONCE > 1 && c >= end) || first_n + c >= n || remaining <= 0) continue;
-            Elem *to = y + (size_t)(first_n + c) * rows + row;
+            Elem *dst = y + (size_t)(first_n + c) * rows + row;
             const Elem out[4] = {Elem(v[i][0] * scales[0] + biases[0]), Elem(v[i][1] * scales[1] + biases[1]),
                                  Elem(v[i][2] * scales[2] + biases[2]), Elem(v[i][3] * scales[3] + biases[3])};
-            if (rows % 4 == 0) *(uint2 *)to = *(const uint2 *)out;
+            if (rows % 4 == 0) *(uint2 *)dst = *(const uint2 *)out;
             else
                 #pragma unroll
                 for (int e = 0; e < 4; e++)
-                    if (e < remaining) to[e] = out[e];
+                    if (e < remaining) dst[e] = out[e];
         }
     }
 }

@@ -3,9 +3,9 @@
 // 16 bits. Warp i can access the 32 lanes from 32*(i%4) on.
 
 // One warp allocates columns, whose address is written to shared memory, and frees them.
-__device__ void tensor_alloc(u32 to, int columns) {
+__device__ void tensor_alloc(u32 dst, int columns) {
     asm volatile("tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [%0], %1;"
-                 :: "r"(to), "r"(columns) : "memory");
+                 :: "r"(dst), "r"(columns) : "memory");
 }
 __device__ void tensor_free(u32 at, int columns) {
     asm volatile("tcgen05.dealloc.cta_group::1.sync.aligned.b32 %0, %1;" :: "r"(at), "r"(columns));
@@ -13,11 +13,11 @@ __device__ void tensor_free(u32 at, int columns) {
 __device__ void tensor_relinquish() { asm volatile("tcgen05.relinquish_alloc_permit.cta_group::1.sync.aligned;"); }
 
 // A warp loads or stores one column of its 32 lanes; until the wait, nothing else may change or free the column.
-__device__ void tensor_load(float &value, u32 from) {
-    asm volatile("tcgen05.ld.sync.aligned.32x32b.x1.b32 {%0}, [%1];" : "=f"(value) : "r"(from));
+__device__ void tensor_load(float &value, u32 src) {
+    asm volatile("tcgen05.ld.sync.aligned.32x32b.x1.b32 {%0}, [%1];" : "=f"(value) : "r"(src));
 }
-__device__ void tensor_store(u32 to, float value) {
-    asm volatile("tcgen05.st.sync.aligned.32x32b.x1.b32 [%0], {%1};" :: "r"(to), "f"(value) : "memory");
+__device__ void tensor_store(u32 dst, float value) {
+    asm volatile("tcgen05.st.sync.aligned.32x32b.x1.b32 [%0], {%1};" :: "r"(dst), "f"(value) : "memory");
 }
 __device__ void tensor_wait_loads() { asm volatile("tcgen05.wait::ld.sync.aligned;" ::: "memory"); }
 __device__ void tensor_wait_stores() { asm volatile("tcgen05.wait::st.sync.aligned;" ::: "memory"); }

@@ -42,9 +42,9 @@ __device__ inline void end_round(u32 *state) {
 __device__ inline float to_float(float x) { return x; }
 __device__ inline float to_float(__half x) { return __half2float(x); }
 __device__ inline float to_float(__nv_bfloat16 x) { return __bfloat162float(x); }
-__device__ inline void assign(float &to, float x) { to = x; }
-__device__ inline void assign(__half &to, float x) { to = __float2half_rn(x); }
-__device__ inline void assign(__nv_bfloat16 &to, float x) { to = __float2bfloat16_rn(x); }
+__device__ inline void assign(float &dst, float x) { dst = x; }
+__device__ inline void assign(__half &dst, float x) { dst = __float2half_rn(x); }
+__device__ inline void assign(__nv_bfloat16 &dst, float x) { dst = __float2bfloat16_rn(x); }
 
 // Elements that are moved together, a word of 4 bytes (`unsigned`) or a vector of 16 (`uint4`), and sums of such
 // elements.
@@ -130,11 +130,11 @@ __device__ inline int count_chunks(long long n) {
     const long long chunks = (n + CHUNK - 1)/CHUNK;
     return chunks <= blockIdx.x ? 0 : (int)((chunks - blockIdx.x + gridDim.x - 1)/gridDim.x);
 }
-__device__ inline void load(uint4 *vectors, const uint4 *from, Chunk chunk) {
-    chunk.apply([&](int v, long long i) { vectors[v] = from[i]; });
+__device__ inline void load(uint4 *vectors, const uint4 *src, Chunk chunk) {
+    chunk.apply([&](int v, long long i) { vectors[v] = src[i]; });
 }
-__device__ inline void store(const uint4 *vectors, uint4 *to, Chunk chunk) {
-    chunk.apply([&](int v, long long i) { to[i] = vectors[v]; });
+__device__ inline void store(const uint4 *vectors, uint4 *dst, Chunk chunk) {
+    chunk.apply([&](int v, long long i) { dst[i] = vectors[v]; });
 }
 // Adds a chunk of `own` and those of all other ranks, which are `stride` vectors apart in `inbox`.
 template <class T> __device__ inline void reduce_chunk(uint4 *total, const uint4 *own, const uint4 *inbox,

@@ -5,8 +5,8 @@ struct alignas(16) Accumulators { sum_t x[8]; };
 
 __device__ float as_float(float x) { return x; }
 __device__ float as_float(__nv_bfloat16 x) { return __bfloat162float(x); }
-__device__ void assign(float &to, float x) { to = x; }
-__device__ void assign(__nv_bfloat16 &to, float x) { to = __float2bfloat16(x); }
+__device__ void assign(float &dst, float x) { dst = x; }
+__device__ void assign(__nv_bfloat16 &dst, float x) { dst = __float2bfloat16(x); }
 
 // Merges a partial result into the rows of out and lse from `first` on; it has only these rows. A row
 // has `vectors` vectors of 8 elements, a divisor of 256, so a block has complete rows.

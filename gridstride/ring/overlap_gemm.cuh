@@ -87,9 +87,9 @@ multiply_overlapped(const __grid_constant__ TensorMap A, const __grid_constant__
                 barrier_expect(full + 8*s, A_BYTES + B_BYTES);
                 Tile loaded = t;
                 loaded.matrix = GATHER && t.matrix == 0 ? 0 : matrix;
-                const TensorMap &from = GATHER && t.matrix > 0 ? last_map : A;
+                const TensorMap &a_map = GATHER && t.matrix > 0 ? last_map : A;
                 int row = t.row + block%CM*BM;
-                load_part<CN, BM>(a + s*A_BYTES, from, loaded.matrix, row, k*BK, full + 8*s, block);
+                load_part<CN, BM>(a + s*A_BYTES, a_map, loaded.matrix, row, k*BK, full + 8*s, block);
                 for (int x = 0; x < BN; x += 64)
                     load_part<CM, BK>(b + s*B_BYTES + x/64*BOX_BYTES, B, 0, k*BK, t.column + x, full + 8*s, block);
                 if (++s == STAGES) { s = 0; phase++; }

@@ -1,9 +1,9 @@
 // Depthwise causal convolution of sequences: in every channel y[t] = bias + the sum of weight[k] * x[t - (W - 1) + k].
 // Elements before the first come from `state`. ROW_THREADS threads share a row (one channel of one sequence), with
 // VECS_PER_THREAD vectors per thread.
-// Defined above: Elem, W (taps), V (elements per load), ROW_THREADS, VECS_PER_THREAD, THREADS, BIAS, SILU, STATE (there
-// is an initial state), FINAL (the final state is written).
-struct alignas(V * sizeof(Elem)) Vector { Elem at[V]; };
+// Requires definitions of Elem, W (taps), V (elements per load), ROW_THREADS, VECS_PER_THREAD, THREADS, BIAS, SILU,
+// STATE (there is an initial state), FINAL (the final state is written).
+struct alignas(V * sizeof(Elem)) Vector { Elem data[V]; };
 constexpr int HISTORY = W - 1, ROWS = THREADS / ROW_THREADS, CHUNK = ROW_THREADS * VECS_PER_THREAD * V;
 
 __global__ void __launch_bounds__(THREADS)
@@ -28,7 +28,7 @@ causal(const Elem *x, const Elem *weight, const Elem *bias, const Elem *state, E
         const int t = chunk * CHUNK + (p * ROW_THREADS + lane) * V;
         if (has_row && t < length) vectors[p] = *(const Vector *)(x_row + t);
         else
-            for (int v = 0; v < V; v++) vectors[p].at[v] = Elem(0.f);
+            for (int v = 0; v < V; v++) vectors[p].data[v] = Elem(0.f);
     }
     #pragma unroll
     for (int p = 0; p < VECS_PER_THREAD; p++) {
@@ -36,7 +36,7 @@ causal(const Elem *x, const Elem *weight, const Elem *bias, const Elem *state, E
         const bool in_bounds = has_row && t < length;
         float window[HISTORY + V];
         #pragma unroll
-        for (int v = 0; v < V; v++) window[HISTORY + v] = float(vectors[p].at[v]);
+        for (int v = 0; v < V; v++) window[HISTORY + v] = float(vectors[p].data[v]);
         #pragma unroll
         for (int k = 0; k < HISTORY; k++) {                 // the previous lane has these elements if V >= HISTORY
             float before = V >= HISTORY ? __shfl_up_sync(~0u, window[V + k], 1) : 0.f;
@@ -49,7 +49,7 @@ causal(const Elem *x, const Elem *weight, const Elem *bias, const Elem *state, E
             float sum = bias_term;
             #pragma unroll
             for (int k = 0; k < W; k++) sum += taps[k] * window[v + k];
-            out.at[v] = Elem(SILU ? sum / (1.f + __expf(-sum)) : sum);
+            out.data[v] = Elem(SILU ? sum / (1.f + __expf(-sum)) : sum);
         }
         if (in_bounds) *(Vector *)(y + row * length + t) = out;
     }

@@ -1,9 +1,9 @@
 // The gradients of a depthwise causal convolution: of x, weight, bias and the initial state. A block computes those of
 // a channel in all sequences, so it adds the gradients of the weight in a fixed order. It recomputes the values before
 // the activation.
-// Defined above: Elem, W, V, THREADS, BIAS, SILU, STATE (there is an initial state), FINAL (there is a gradient of the
-// final state).
-struct alignas(V * sizeof(Elem)) Vector { Elem at[V]; };
+// Requires definitions of Elem, W, V, THREADS, BIAS, SILU, STATE (there is an initial state), FINAL (there is a
+// gradient of the final state).
+struct alignas(V * sizeof(Elem)) Vector { Elem data[V]; };
 constexpr int HISTORY = W - 1, WARPS = THREADS / 32;
 
 __global__ void __launch_bounds__(THREADS)
@@ -26,13 +26,13 @@ causal_backward(const Elem *x, const Elem *weight, const Elem *bias, const Elem 
         #pragma unroll
         for (int j = 0; j < V + 2 * HISTORY; j++) {
             const int position = t - HISTORY + j;
-            if (j >= HISTORY && j < HISTORY + V) window[j] = float(x_vector.at[j - HISTORY]);
+            if (j >= HISTORY && j < HISTORY + V) window[j] = float(x_vector.data[j - HISTORY]);
             else if (position >= 0) window[j] = position < length ? float(x_row[position]) : 0.f;
             else window[j] = STATE ? float(state[row * HISTORY + HISTORY + position]) : 0.f;
         }
         #pragma unroll
         for (int j = 0; j < V + HISTORY; j++) {
-            dz[j] = j < V ? float(dy_vector.at[j]) : t + j < length ? float(dy_row[t + j]) : 0.f;
+            dz[j] = j < V ? float(dy_vector.data[j]) : t + j < length ? float(dy_row[t + j]) : 0.f;
             if (SILU) {
                 float preactivation = bias_term;
                 #pragma unroll
@@ -52,7 +52,7 @@ causal_backward(const Elem *x, const Elem *weight, const Elem *bias, const Elem 
             }
             sums[W] += dz[v];
             if (FINAL && t + v >= length - HISTORY) sum += float(dfinal[row * HISTORY + t + v - (length - HISTORY)]);
-            out.at[v] = Elem(sum);
+            out.data[v] = Elem(sum);
         }
         *(Vector *)(dx + row * length + t) = out;
         if (STATE && t == 0)

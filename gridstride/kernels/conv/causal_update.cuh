@@ -1,5 +1,5 @@
 // One step of a depthwise causal convolution, as in decoding: appends x to the state, and computes the output for it.
-// Defined above: Elem, W (taps), THREADS, BIAS, SILU.
+// Requires definitions of Elem, W (taps), THREADS, BIAS, SILU.
 constexpr int HISTORY = W - 1;
 
 __global__ void __launch_bounds__(THREADS)

@@ -1,8 +1,8 @@
 // Dense convolution of images that are stored channels last, as an implicit GEMM: a row per output pixel, a column per
 // output channel, and a term per tap and input channel. The im2col matrix (operand A) exists only as tiles in shared
 // memory: asynchronous copies gather them from x, and write zeros where a tap is out of bounds. mma.sync multiplies.
-// Defined above: Elem (bfloat16), KH, KW, STRIDE, DILATION, PAD_H, PAD_W, BM, BN (the tile of a block), WARPS_M,
-// WARPS_N, STAGES, BIAS. The input channels and the output channels are multiples of 8.
+// Requires definitions of Elem (bfloat16), KH, KW, STRIDE, DILATION, PAD_H, PAD_W, BM, BN (the tile of a block),
+// WARPS_M, WARPS_N, STAGES, BIAS. The input channels and the output channels are multiples of 8.
 constexpr int BK = 64, CHUNKS = BK / 8, THREADS = 32 * WARPS_M * WARPS_N, ROWS_PER_COPY = THREADS / CHUNKS;
 constexpr int WM = BM / WARPS_M, WN = BN / WARPS_N, A_ROWS = BM / ROWS_PER_COPY, B_ROWS = BN / ROWS_PER_COPY;
 constexpr int A_BYTES = BM * BK * 2, STAGE_BYTES = A_BYTES + BN * BK * 2;

@@ -1,6 +1,6 @@
 // Depthwise convolution for NCHW: each channel has its own filter.
-// Defined above: the constants of `plane_tiles`, BIAS (whether to add a bias), FLIP (the filter is rotated by 180
-// degrees: the gradient of x).
+// Requires the constants of `plane_tiles`, BIAS (whether to add a bias), FLIP (the filter is rotated by
+// 180 degrees: the gradient of x).
 __global__ void __launch_bounds__(THREADS)
 depthwise(const Elem *x, const Elem *weight, const Elem *bias, Elem *y, int planes, int channels, int height, int width,
           int out_height, int out_width, int tiles_x, int tiles) {
@@ -32,7 +32,7 @@ depthwise(const Elem *x, const Elem *weight, const Elem *bias, Elem *y, int plan
             if (out_r >= out_height || out_c >= out_width) continue;
             OutVector vector;
             #pragma unroll
-            for (int v = 0; v < V_OUT; v++) vector.at[v] = Elem(sums[r][c + v]);
+            for (int v = 0; v < V_OUT; v++) vector.data[v] = Elem(sums[r][c + v]);
             *(OutVector *)(y_plane + (size_t)out_r * out_width + out_c) = vector;
         }
 }

@@ -1,10 +1,10 @@
 // Depthwise convolution of images that are stored channels last (NHWC). LANES threads work on neighbouring channels, V
 // each, so their loads are coalesced. A thread computes ROWS x COLS outputs of its channels: it reads each row of its
 // part of the input once, and accumulates it into all outputs that need it. Blocks read the halo from the cache.
-// Defined above: Elem, KH, KW, STRIDE, DILATION, PAD_H, PAD_W, ROWS, COLS, V (divides the channels), LANES, THREADS,
-// BIAS, FLIP (the filter is rotated by 180 degrees: the gradient of x).
-struct alignas(V * sizeof(Elem)) Vector { Elem at[V]; };
-struct alignas(V * sizeof(float)) Taps { float at[V]; };
+// Requires definitions of Elem, KH, KW, STRIDE, DILATION, PAD_H, PAD_W, ROWS, COLS, V (divides the channels), LANES,
+// THREADS, BIAS, FLIP (the filter is rotated by 180 degrees: the gradient of x).
+struct alignas(V * sizeof(Elem)) Vector { Elem data[V]; };
+struct alignas(V * sizeof(float)) Taps { float data[V]; };
 constexpr int CHANNELS = LANES * V, THREAD_IN_H = (ROWS - 1) * STRIDE + (KH - 1) * DILATION + 1;
 constexpr int THREAD_IN_W = (COLS - 1) * STRIDE + (KW - 1) * DILATION + 1;
 
@@ -37,14 +37,14 @@ depthwise_nhwc(const Elem *x, const Elem *weight, const Elem *bias, Elem *y, int
     for (int i = 0; i < THREAD_IN_H; i++) {
         const int r = top + i;
         if (r < 0 || r >= height) continue;
-        Vector values[THREAD_IN_W];
+        Vector inputs[THREAD_IN_W];
         #pragma unroll
         for (int j = 0; j < THREAD_IN_W; j++) {
             const int c = left + j;
-            if (c >= 0 && c < width) values[j] = *(const Vector *)(x_image + ((long long)r * width + c) * channels);
+            if (c >= 0 && c < width) inputs[j] = *(const Vector *)(x_image + ((long long)r * width + c) * channels);
             else
                 #pragma unroll
-                for (int v = 0; v < V; v++) values[j].at[v] = Elem(0.f);
+                for (int v = 0; v < V; v++) inputs[j].data[v] = Elem(0.f);
         }
         #pragma unroll
         for (int kh = 0; kh < KH; kh++) {
@@ -57,7 +57,8 @@ depthwise_nhwc(const Elem *x, const Elem *weight, const Elem *bias, Elem *y, int
                 for (int c = 0; c < COLS; c++)
                     #pragma unroll
                     for (int v = 0; v < V; v++)
-                        sums[row_offset / STRIDE][c][v] += tap.at[v] * float(values[c * STRIDE + kw * DILATION].at[v]);
+                        sums[row_offset / STRIDE][c][v] +=
+                            tap.data[v] * float(inputs[c * STRIDE + kw * DILATION].data[v]);
             }
         }
     }
@@ -69,7 +70,7 @@ depthwise_nhwc(const Elem *x, const Elem *weight, const Elem *bias, Elem *y, int
             if (row + r >= out_height || column + c >= out_width) continue;
             Vector out;
             #pragma unroll
-            for (int v = 0; v < V; v++) out.at[v] = Elem(sums[r][c][v]);
+            for (int v = 0; v < V; v++) out.data[v] = Elem(sums[r][c][v]);
             *(Vector *)(y_image + ((long long)(row + r) * out_width + column + c) * channels) = out;
         }
 }

@@ -3,10 +3,10 @@
 // channels, one after another. Asynchronous copies load the input of a tile with its halo into shared memory, and write
 // zeros where it is out of bounds; with STAGES = 2 they load the next tile meanwhile. A thread holds the taps of V
 // channels in registers, and computes ROWS x COLS outputs: it reads each row of its part of the input once.
-// Defined above: Elem, KH, KW, STRIDE, DILATION, PAD_H, PAD_W, ROWS, COLS, V, LANES (threads per pixel), THREADS_Y,
-// THREADS_X (threads along the height and the width of a tile), STAGES, MIN_BLOCKS (per SM), BIAS, FLIP (the filter is
-// rotated by 180 degrees: the gradient of x).
-struct alignas(V * sizeof(Elem)) Vector { Elem at[V]; };
+// Requires definitions of Elem, KH, KW, STRIDE, DILATION, PAD_H, PAD_W, ROWS, COLS, V, LANES (threads per pixel),
+// THREADS_Y, THREADS_X (threads along the height and the width of a tile), STAGES, MIN_BLOCKS (per SM), BIAS, FLIP (the
+// filter is rotated by 180 degrees: the gradient of x).
+struct alignas(V * sizeof(Elem)) Vector { Elem data[V]; };
 constexpr int THREADS = LANES * THREADS_Y * THREADS_X, CHANNELS = LANES * V, TAPS = KH * KW;
 constexpr int TILE_H = THREADS_Y * ROWS, TILE_W = THREADS_X * COLS;
 constexpr int TILE_IN_H = (TILE_H - 1) * STRIDE + (KH - 1) * DILATION + 1;
@@ -54,7 +54,7 @@ __device__ __forceinline__ void add_row(float (&sums)[ROWS][COLS][V], const Elem
     for (int c = 0; c < THREAD_IN_W; c++) {
         const Vector vector = *(const Vector *)(input + (row * TILE_IN_W + c) * CHANNELS);
         #pragma unroll
-        for (int v = 0; v < V; v++) values[c][v] = float(vector.at[v]);
+        for (int v = 0; v < V; v++) values[c][v] = float(vector.data[v]);
     }
     #pragma unroll
     for (int kh = 0; kh < KH; kh++) {
@@ -84,7 +84,7 @@ __device__ __forceinline__ void store_outputs(const float (&sums)[ROWS][COLS][V]
             if (out_column + c >= s.out_width) break;
             Vector vector;
             #pragma unroll
-            for (int v = 0; v < V; v++) vector.at[v] = Elem(sums[r][c][v]);
+            for (int v = 0; v < V; v++) vector.data[v] = Elem(sums[r][c][v]);
             *(Vector *)pixel = vector;
         }
     }

@@ -1,6 +1,6 @@
 // The gradient of the weight (and of the bias) of a depthwise convolution for NCHW. A block adds the products
 // of every SPLITS-th tile of one channel, PLANES images at once; `reduce_splits` adds the partial sums of the blocks.
-// Defined above: the constants of `plane_tiles`, SPLITS.
+// Requires the constants of `plane_tiles`, SPLITS.
 constexpr int TAPS = KH * KW, WARPS = THREADS / 32;
 
 __global__ void __launch_bounds__(THREADS)
@@ -32,10 +32,10 @@ depthwise_weight(const Elem *x, const Elem *dy, float *partials, int images, int
                 if (has_tile && out_r < out_height && out_c < out_width)
                     vector = *(const OutVector *)(dy_plane + (size_t)out_r * out_width + out_c);
                 else
-                    for (int v = 0; v < V_OUT; v++) vector.at[v] = Elem(0.f);
+                    for (int v = 0; v < V_OUT; v++) vector.data[v] = Elem(0.f);
                 #pragma unroll
                 for (int v = 0; v < V_OUT; v++) {
-                    grads[r][c + v] = float(vector.at[v]);
+                    grads[r][c + v] = float(vector.data[v]);
                     sums[TAPS] += grads[r][c + v];
                 }
             }

@@ -1,7 +1,7 @@
 // Host code of an exported convolution: makes random inputs, checks results against double, and times the last case.
-// Defined above: the operator (KIND), Elem (the type of all arrays), RELATIVE_TOLERANCE, and the sizes (cases: images,
-// channels, height, width, out_channels, kernel, stride, padding; for a causal convolution: sequences, channels, 1,
-// length, channels, taps). The launches are defined below.
+// Requires definitions of the operator (KIND), Elem (the type of all arrays), RELATIVE_TOLERANCE, and the sizes (cases:
+// images, channels, height, width, out_channels, kernel, stride, padding; for a causal convolution: sequences,
+// channels, 1, length, channels, taps). The launches are defined below.
 void launch(int case_index, const Elem *x, const Elem *weight, const Elem *bias, Elem *y);
 
 struct Sizes { int out_height, out_width; size_t x, weight, y; };
@@ -35,12 +35,12 @@ __global__ void compare(const Elem *x, const Elem *weight, const Elem *bias, con
             const int r = out_r * stride - top + kh, c = out_c * stride - left + kw;
             if (r < 0 || r >= height || c < 0 || c >= width) continue;
             for (int in = KIND == DENSE ? 0 : channel; in < (KIND == DENSE ? channels : channel + 1); in++) {
-                const size_t at = is_nhwc ? ((image * height + r) * width + c) * channels + in
-                                       : ((image * channels + in) * height + r) * width + c;
+                const size_t index = is_nhwc ? ((image * height + r) * width + c) * channels + in
+                                          : ((image * channels + in) * height + r) * width + c;
                 const int tap = kh * kernel + kw;
                 const double w = (float)weight[KIND == DENSE ? ((size_t)channel * rows * kernel + tap) * channels + in
                                                              : (size_t)channel * rows * kernel + tap];
-                const double p = w * (float)x[at];
+                const double p = w * (float)x[index];
                 sum += p;
                 abs_sum += fabs(p);
             }

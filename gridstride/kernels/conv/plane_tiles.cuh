@@ -1,13 +1,13 @@
 // Shared by the depthwise convolution kernels for NCHW. A plane is one channel of one image. A block computes TILE_H x
 // TILE_W outputs in each of PLANES planes, and stages the input tiles with their halo in shared memory. A thread
 // computes ROWS x COLS outputs. It reads each row of its part of the input once, for all outputs that need this row.
-// Defined above, by sources.py: Elem (element type of all arrays), KH and KW (filter size), STRIDE, DILATION,
-// PAD_H, PAD_W, TILE_H, TILE_W, PLANES, ROWS, COLS (COLS * STRIDE is a multiple of 4), V (elements per load: divides
-// the width, and TILE_W * STRIDE unless a tile is as wide as a plane), V_OUT (elements per store), THREADS (block size,
-// at least PLANES * PLANE_THREADS).
-struct alignas(V * sizeof(Elem)) Vector { Elem at[V]; };
-struct alignas(V_OUT * sizeof(Elem)) OutVector { Elem at[V_OUT]; };
-struct alignas(V < 4 ? V * 4 : 16) Floats { float at[V]; };
+// Requires definitions of Elem (element type of all arrays), KH and KW (filter size), STRIDE, DILATION, PAD_H, PAD_W,
+// TILE_H, TILE_W, PLANES, ROWS, COLS (COLS * STRIDE is a multiple of 4), V (elements per load: divides the width, and
+// TILE_W * STRIDE unless a tile is as wide as a plane), V_OUT (elements per store), THREADS (block size, at least
+// PLANES * PLANE_THREADS).
+struct alignas(V * sizeof(Elem)) Vector { Elem data[V]; };
+struct alignas(V_OUT * sizeof(Elem)) OutVector { Elem data[V_OUT]; };
+struct alignas(V < 4 ? V * 4 : 16) Floats { float data[V]; };
 constexpr int THREADS_X = TILE_W / COLS, PLANE_THREADS = TILE_H / ROWS * THREADS_X;
 constexpr int SPAN_H = (KH - 1) * DILATION + 1, SPAN_W = (KW - 1) * DILATION + 1;
 constexpr int TILE_IN_H = (TILE_H - 1) * STRIDE + SPAN_H, THREAD_IN_H = (ROWS - 1) * STRIDE + SPAN_H;
@@ -35,14 +35,14 @@ __device__ __forceinline__ void load_tile(float (*tile)[PITCH], const Elem *x, l
             if (in_bounds) vectors[load] = *(const Vector *)(x + plane * plane_stride + r * width + c);
             else
                 #pragma unroll
-                for (int v = 0; v < V; v++) vectors[load].at[v] = Elem(0.f);
+                for (int v = 0; v < V; v++) vectors[load].data[v] = Elem(0.f);
         }
         #pragma unroll
         for (int load = 0; load < LOADS_IN_FLIGHT; load++) {
             const int i = base + load * THREADS;
             Floats floats;
             #pragma unroll
-            for (int v = 0; v < V; v++) floats.at[v] = float(vectors[load].at[v]);
+            for (int v = 0; v < V; v++) floats.data[v] = float(vectors[load].data[v]);
             if (i < TILE_VECTORS) *(Floats *)&tile[i / ROW_VECTORS][i % ROW_VECTORS * V] = floats;
         }
     }

@@ -1,4 +1,4 @@
-// Adds the partial sums of each channel, and writes the gradients. Defined above: Elem, TAPS, SPLITS.
+// Adds the partial sums of each channel, and writes the gradients. Requires definitions of Elem, TAPS, SPLITS.
 __global__ void reduce_splits(const float *partials, Elem *dweight, Elem *dbias, int channels) {
     const int i = blockIdx.x * blockDim.x + threadIdx.x, channel = i / (TAPS + 1), k = i % (TAPS + 1);
     if (channel >= channels) return;

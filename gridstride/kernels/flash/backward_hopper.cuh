@@ -132,11 +132,11 @@ __device__ void pack_operand(u32 (&p)[BM/4], const float (&s)[BM/2]) {
     for (int i = 0; i < BM/4; i++) p[i] = pack(s[2*i], s[2*i + 1]);
 }
 // Stores ds of the warp's 16 keys to shared memory, in the swizzled layout that the tensor cores read
-__device__ void store_ds(u32 to, const u32 (&x)[BM/4]) {
+__device__ void store_ds(u32 dst, const u32 (&x)[BM/4]) {
     int lane = threadIdx.x%32;
     #pragma unroll
     for (int i = 0; i < BM/16; i++)
-        stmatrix(to + lane%16*128 + ((2*i + lane/16) ^ lane%8)*16, x[4*i], x[4*i + 1], x[4*i + 2], x[4*i + 3]);
+        stmatrix(dst + lane%16*128 + ((2*i + lane/16) ^ lane%8)*16, x[4*i], x[4*i + 1], x[4*i + 2], x[4*i + 3]);
 }
 __device__ void add_dq(float4 *sums, const float (&dq)[HD/4]) {
     #pragma unroll

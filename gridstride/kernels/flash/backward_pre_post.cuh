@@ -39,14 +39,14 @@ finish_dq(const float4 *sums, bf16 *dq, float scale, int heads, int rows, int ti
           long long dq_head, long long dq_row) {
     int batch = blockIdx.y/heads, head = blockIdx.y%heads, half = blockIdx.z, t = threadIdx.x;
     int row = blockIdx.x*64 + t/32*16 + t%32/4;
-    const float4 *from = sums + (((long long)blockIdx.y*tiles + blockIdx.x)*2 + half)*(HD/16)*128 + t;
-    bf16 *to = dq + batch*dq_batch + head*dq_head + half*(HD/2) + row*dq_row;
+    const float4 *src = sums + (((long long)blockIdx.y*tiles + blockIdx.x)*2 + half)*(HD/16)*128 + t;
+    bf16 *dst = dq + batch*dq_batch + head*dq_head + half*(HD/2) + row*dq_row;
     float o[HD/4];
     #pragma unroll
     for (int c = 0; c < HD/16; c++) {
-        float4 x = from[c*128];
+        float4 x = src[c*128];
         o[4*c] = x.x; o[4*c + 1] = x.y; o[4*c + 2] = x.z; o[4*c + 3] = x.w;
     }
     #pragma unroll
-    for (int y = 0; y < 2; y++) store_row(to + 8*y*dq_row, o, y, scale, row + 8*y < rows);
+    for (int y = 0; y < 2; y++) store_row(dst + 8*y*dq_row, o, y, scale, row + 8*y < rows);
 }

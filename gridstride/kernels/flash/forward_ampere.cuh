@@ -15,16 +15,16 @@ __device__ void ldmatrix_trans(u32 (&x)[4], u32 row) {
 }
 
 // Starts copies of ROWS rows from `row` on; copies zeros instead of rows past `end`
-template<int ROWS> __device__ void copy_rows(u32 to, const Array &x, int batch, int head, int row, int end) {
+template<int ROWS> __device__ void copy_rows(u32 dst, const Array &x, int batch, int head, int row, int end) {
     constexpr int PASS_ROWS = THREADS/(HD/8);                          // rows that all threads copy at once
     int r = threadIdx.x/(HD/8), c = threadIdx.x%(HD/8);
-    const bf16 *from = x.data + batch*x.batch_stride + head*x.head_stride + (row + r)*x.row_stride + c*8;
+    const bf16 *src = x.data + batch*x.batch_stride + head*x.head_stride + (row + r)*x.row_stride + c*8;
     long long pass_stride = PASS_ROWS*x.row_stride;
-    u32 smem_address = to + chunk_at(r, c);
+    u32 smem_address = dst + chunk_at(r, c);
     #pragma unroll
-    for (int i = 0; i < ROWS; i += PASS_ROWS, from += pass_stride) {  // a multiple of 8: the swizzle is the same
+    for (int i = 0; i < ROWS; i += PASS_ROWS, src += pass_stride) {  // a multiple of 8: the swizzle is the same
         bool in_bounds = row + r + i < end;
-        copy_async<16>(smem_address + i*ROW_BYTES, in_bounds ? from : x.data, in_bounds);
+        copy_async<16>(smem_address + i*ROW_BYTES, in_bounds ? src : x.data, in_bounds);
     }
 }
 
@@ -80,10 +80,10 @@ attention_forward(const bf16 *q_at, const bf16 *k_at, const bf16 *v_at, bf16 *ou
     Array q = {q_at, q_batch, q_head, q_row}, k = {k_at, k_batch, k_head, k_row}, v = {v_at, v_batch, v_head, v_row};
     Tile t = tile_of(blockIdx.x, dims, lens);
     auto fetch = [&](int j) {
-        u32 to = stages + (j - t.first_step)%2*2*K_BYTES;
+        u32 dst = stages + (j - t.first_step)%2*2*K_BYTES;
         if (j < t.end_step) {
-            copy_rows<BN>(to, k, t.batch, t.head/group, j*BN, t.keys);
-            copy_rows<BN>(to + K_BYTES, v, t.batch, t.head/group, j*BN, t.keys);
+            copy_rows<BN>(dst, k, t.batch, t.head/group, j*BN, t.keys);
+            copy_rows<BN>(dst + K_BYTES, v, t.batch, t.head/group, j*BN, t.keys);
         }
         copies_commit();
     };

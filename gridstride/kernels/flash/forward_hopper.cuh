@@ -26,19 +26,19 @@ __device__ void init_barriers(const Shared &s) {
 
 // The producer issues loads in the order in which consumers use them. `load_kv` loads a tile of keys or of values,
 // `load_q` a tile of queries, 64 rows per warpgroup.
-__device__ void load_kv(u32 to, const TensorMap &x, int key, int head, const Tile &t, u32 full, u32 empty,
+__device__ void load_kv(u32 dst, const TensorMap &x, int key, int head, const Tile &t, u32 full, u32 empty,
                         PipelineState &pipe) {
     barrier_wait(empty + 8*pipe.stage, pipe.phase - 1);
     barrier_expect(full + 8*pipe.stage, K_BYTES);
     for (int c = 0; c < COLUMN_BOXES; c++)
-        tma_load(to + pipe.stage*K_BYTES + c*BN*128, x, c*64, key, head, t.batch, full + 8*pipe.stage);
+        tma_load(dst + pipe.stage*K_BYTES + c*BN*128, x, c*64, key, head, t.batch, full + 8*pipe.stage);
     pipe.next();
 }
-__device__ void load_q(u32 to, const TensorMap &q, const Tile &t, u32 full) {
+__device__ void load_q(u32 dst, const TensorMap &q, const Tile &t, u32 full) {
     barrier_expect(full, WGS*Q_BYTES);
     for (int w = 0; w < WGS; w++)
         for (int c = 0; c < COLUMN_BOXES; c++)
-            tma_load(to + w*Q_BYTES + c*64*128, q, c*64, t.row + w*64, t.head, t.batch, full);
+            tma_load(dst + w*Q_BYTES + c*64*128, q, c*64, t.row + w*64, t.head, t.batch, full);
 }
 template<class Map>
 __device__ void produce(const Shared &s, const TensorMap &q, Map &k, Map &v, const Sizes &dims, const int *lens,

@@ -7,6 +7,6 @@ attention_forward(const __grid_constant__ TensorMap q, const __grid_constant__ T
     extern __shared__ __align__(1024) char smem[];
     __shared__ int buffer_tile[Q_BUFFERS];
     Sizes dims = {batch, heads, group, rows, keys, window, section_heads};
-    Out to = {out, lse, out_batch, out_head, out_row, first_row, total_rows};
-    attend(smem, buffer_tile, q, k, v, {dims, lens, to, scale_log2}, tile_counter);
+    Out outputs = {out, lse, out_batch, out_head, out_row, first_row, total_rows};
+    attend(smem, buffer_tile, q, k, v, {dims, lens, outputs, scale_log2}, tile_counter);
 }

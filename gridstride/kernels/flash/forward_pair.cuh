@@ -18,11 +18,11 @@ __device__ void wait_for_other(TwoArrays &x, int head) {
     asm volatile("fence.proxy.async;" ::: "memory");         // TMA reads the keys, through the async proxy
     x.num_ready = part + 1;
 }
-__device__ void load_kv(u32 to, TwoArrays &x, int key, int head, const Tile &t, u32 full, u32 empty,
+__device__ void load_kv(u32 dst, TwoArrays &x, int key, int head, const Tile &t, u32 full, u32 empty,
                         PipelineState &pipe) {
     bool other = key >= t.own_steps*BN;
     if (other) wait_for_other(x, t.batch*x.kv_heads + head);
-    load_kv(to, other ? x.other_map : x.own_map, other ? key - t.own_steps*BN : key, head, t, full, empty, pipe);
+    load_kv(dst, other ? x.other_map : x.own_map, other ? key - t.own_steps*BN : key, head, t, full, empty, pipe);
 }
 
 __global__ void __launch_bounds__(128*(WGS + 1), 1)
@@ -39,6 +39,6 @@ attention_forward_pair(const __grid_constant__ TensorMap q, const __grid_constan
     TwoArrays all_k = {k, other_k, arrived, expected, kv_heads, batch*kv_heads, num_parts, 0};
     TwoArrays all_v = {v, other_v, arrived, expected, kv_heads, batch*kv_heads, num_parts, 0};
     long long row = HD, head = row*rows;                     // the output is contiguous
-    Out to = {out, lse, head*heads, head, row, 0, rows};
-    attend(smem, buffer_tile, q, all_k, all_v, {dims, nullptr, to, scale_log2}, tile_counter);
+    Out outputs = {out, lse, head*heads, head, row, 0, rows};
+    attend(smem, buffer_tile, q, all_k, all_v, {dims, nullptr, outputs, scale_log2}, tile_counter);
 }

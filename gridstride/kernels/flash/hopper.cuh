@@ -1,8 +1,8 @@
 // Functions of the attention kernels for a Hopper GPU, in addition to ptx.cuh: TMA loads of 4D arrays, named barriers.
-__device__ void tma_load(u32 to, const TensorMap &x, int c, int row, int head, int batch, u32 bar) {
+__device__ void tma_load(u32 dst, const TensorMap &x, int c, int row, int head, int batch, u32 bar) {
     asm volatile("cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes "
                  "[%0], [%1, {%2, %3, %4, %5}], [%6];"
-                 :: "r"(to), "l"(&x), "r"(c), "r"(row), "r"(head), "r"(batch), "r"(bar) : "memory");
+                 :: "r"(dst), "l"(&x), "r"(c), "r"(row), "r"(head), "r"(batch), "r"(bar) : "memory");
 }
 __device__ void prefetch(const TensorMap &x) { asm volatile("prefetch.tensormap [%0];" :: "l"(&x) : "memory"); }
 

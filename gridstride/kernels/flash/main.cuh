@@ -1,6 +1,6 @@
 // Host code of an exported attention: makes random inputs, checks some rows and keys against double, measures the time.
-// Defined above: CAUSAL (row i attends only to keys 0 to i), BACKWARD (compute gradients), DIM (the head dimension),
-// and the sizes (cases; the last one is timed). The launches are defined below.
+// Requires definitions of CAUSAL (row i attends only to keys 0 to i), BACKWARD (compute gradients), DIM (the head
+// dimension), and the sizes (cases; the last one is timed). The launches are defined below.
 struct Arrays { bf16 *q, *k, *v, *dout, *out, *dq, *dk, *dv; float *lse; unsigned *tile_counter; };
 
 void forward(int case_index, const Arrays &a);

@@ -71,26 +71,26 @@ __device__ void rescale(float (&o)[HD/2], const OnlineSoftmax &r) {
 // The output, with strides in elements; rows are written from row `first_row` of `total_rows` on.
 struct Out { out_t *data; float *lse; long long batch_stride, head_stride, row_stride; int first_row, total_rows; };
 
-__device__ void store_row(float *to, const float (&o)[HD/2], int y, float scale, bool in_bounds) {
+__device__ void store_row(float *dst, const float (&o)[HD/2], int y, float scale, bool in_bounds) {
     #pragma unroll
     for (int i = 2*y; i < HD/2; i += 4)
         if (in_bounds)
-            *(float2 *)(to + column_of(i)) = scale != 0 ? make_float2(o[i]*scale, o[i + 1]*scale) : make_float2(0, 0);
+            *(float2 *)(dst + column_of(i)) = scale != 0 ? make_float2(o[i]*scale, o[i + 1]*scale) : make_float2(0, 0);
 }
 // Scales one of a thread's two rows by `scale`, and adds `old_weight` times the row in memory
-__device__ void add_row(float (&o)[HD/2], const float *from, int y, float scale, float old_weight, bool in_bounds) {
+__device__ void add_row(float (&o)[HD/2], const float *src, int y, float scale, float old_weight, bool in_bounds) {
     #pragma unroll
     for (int i = 2*y; i < HD/2; i += 4) {
-        float2 x = in_bounds && old_weight > 0 ? *(const float2 *)(from + column_of(i)) : make_float2(0, 0);
+        float2 x = in_bounds && old_weight > 0 ? *(const float2 *)(src + column_of(i)) : make_float2(0, 0);
         o[i] = o[i]*scale + x.x*old_weight;
         o[i + 1] = o[i + 1]*scale + x.y*old_weight;
     }
 }
-__device__ void add_row(float (&o)[HD/2], const bf16 *from, int y, float scale, float old_weight, bool in_bounds) {
+__device__ void add_row(float (&o)[HD/2], const bf16 *src, int y, float scale, float old_weight, bool in_bounds) {
     #pragma unroll
     for (int c = 0; c < HD/8; c += 4) {
         uint4 words = make_uint4(0, 0, 0, 0);
-        if (in_bounds && old_weight > 0) words = *(const uint4 *)(from + (c + threadIdx.x%4)*8);
+        if (in_bounds && old_weight > 0) words = *(const uint4 *)(src + (c + threadIdx.x%4)*8);
         u32 x[4] = {words.x, words.y, words.z, words.w};
         transpose_quad(x);
         #pragma unroll

@@ -13,7 +13,7 @@ __device__ void transpose_quad(u32 (&x)[4]) {
 }
 
 // Stores one of a thread's two rows, scaled by `scale`: 32 columns at a time, 8 per thread
-template<int N> __device__ void store_row(bf16 *to, const float (&o)[N], int y, float scale, bool in_bounds) {
+template<int N> __device__ void store_row(bf16 *dst, const float (&o)[N], int y, float scale, bool in_bounds) {
     #pragma unroll
     for (int c = 0; c < N/4; c += 4) {
         u32 x[4];
@@ -23,6 +23,6 @@ template<int N> __device__ void store_row(bf16 *to, const float (&o)[N], int y, 
             x[j] = scale != 0 ? pack(e[0]*scale, e[1]*scale) : 0;
         }
         transpose_quad(x);
-        if (in_bounds) *(uint4 *)(to + (c + threadIdx.x%4)*8) = make_uint4(x[0], x[1], x[2], x[3]);
+        if (in_bounds) *(uint4 *)(dst + (c + threadIdx.x%4)*8) = make_uint4(x[0], x[1], x[2], x[3]);
     }
 }

@@ -1,8 +1,8 @@
 // Computes one step of AdamW for many tensors in one launch: a block processes a chunk of one tensor, VEC elements per
 // thread.
-// Defined above: the types Elem (of parameters and gradients) and Acc (of the states and of all arithmetic), VEC
-// (elements per load), THREADS, and MAXIMIZE.
-template<class T> struct alignas(VEC * sizeof(T)) Vector { T at[VEC]; };
+// Requires definitions of the types Elem (of parameters and gradients) and Acc (of the states and of all arithmetic),
+// VEC (elements per load), THREADS, and MAXIMIZE.
+template<class T> struct alignas(VEC * sizeof(T)) Vector { T data[VEC]; };
 
 struct Tensor { long long param, grad, exp_avg, exp_avg_sq, size; };  // addresses relative to `memory`
 // step_size: lr / (1 - beta1^step); bias_correction2_sqrt: sqrt(1 - beta2^step); decay: lr * weight_decay
@@ -33,7 +33,8 @@ adamw(char *memory, const long long *table, const int2 *chunks,  // per block: t
         const Vector<Elem> grad = ((const Vector<Elem> *)grads)[i];
         Vector<Acc> exp_avg = ((Vector<Acc> *)exp_avgs)[i], exp_avg_sq = ((Vector<Acc> *)exp_avg_sqs)[i];
         #pragma unroll
-        for (int v = 0; v < VEC; v++) update(param.at[v], grad.at[v], exp_avg.at[v], exp_avg_sq.at[v], parameters);
+        for (int v = 0; v < VEC; v++)
+            update(param.data[v], grad.data[v], exp_avg.data[v], exp_avg_sq.data[v], parameters);
         ((Vector<Elem> *)params)[i] = param;
         ((Vector<Acc> *)exp_avgs)[i] = exp_avg, ((Vector<Acc> *)exp_avg_sqs)[i] = exp_avg_sq;
     } else

@@ -1,5 +1,5 @@
 // Host code of an exported AdamW: makes random tensors, runs one step, checks it against double, and times it.
-// Defined above: the sizes of the tensors (cases; the last one is timed), elements per block (CHUNK), and the
+// Requires definitions of the sizes of the tensors (cases; the last one is timed), elements per block (CHUNK), and the
 // hyperparameters. The launches are defined below.
 void launch(int case_index, char *memory, const long long *table, const int2 *chunks);
 
@@ -40,10 +40,10 @@ void compare(const std::vector<std::vector<float>> &inputs, const std::vector<st
     }
 }
 
-template <class T> T *copy_to_gpu(const std::vector<T> &from) {
-    T *to = allocate<T>(from.size());
-    OK(cudaMemcpy(to, from.data(), from.size() * sizeof(T), cudaMemcpyDefault));
-    return to;
+template <class T> T *copy_to_gpu(const std::vector<T> &src) {
+    T *dst = allocate<T>(src.size());
+    OK(cudaMemcpy(dst, src.data(), src.size() * sizeof(T), cudaMemcpyDefault));
+    return dst;
 }
 
 // Runs a step; returns its time if it is `timed`, else 0.

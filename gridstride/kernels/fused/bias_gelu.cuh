@@ -1,7 +1,7 @@
 // Computes y = gelu(x + bias), row-major. With DROPOUT, an element becomes 0 with probability `p`, and the others are
 // multiplied by `scale`. A block has THREADS_X x THREADS_Y threads and processes `rows_per_block` rows; each thread
-// processes one vector of each of its rows. Defined above: ROWS_IN_FLIGHT, the rows that a thread loads before it uses
-// the first one.
+// processes one vector of each of its rows. Requires definitions of ROWS_IN_FLIGHT, the rows that a thread loads before
+// it uses the first one.
 
 // Random bits by Philox 4x32 with 10 rounds (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3"). Element i
 // has word i % 4 of the 128 bits for the counter i / 4, so the forward and backward passes compute the same mask.
@@ -16,7 +16,7 @@ __device__ uint4 philox(unsigned long long seed, unsigned long long i) {
     return c;
 }
 
-struct KeepMask { bool at[VEC]; };  // the elements of a vector that dropout keeps
+struct KeepMask { bool data[VEC]; };  // the elements of a vector that dropout keeps
 
 __device__ KeepMask keep_mask(long long first, unsigned long long seed, float p) {
     KeepMask res;
@@ -31,7 +31,7 @@ __device__ KeepMask keep_mask(long long first, unsigned long long seed, float p)
                 int word_index = (first + w) % 4;
                 word = word_index == 0 ? bits.x : word_index == 1 ? bits.y : word_index == 2 ? bits.z : bits.w;
             }
-            res.at[v + w] = (word >> 8) * 0x1p-24f >= p;  // 24 bits as a value from 0 to 1
+            res.data[v + w] = (word >> 8) * 0x1p-24f >= p;  // 24 bits as a value from 0 to 1
         }
     }
     return res;
@@ -72,9 +72,9 @@ bias_gelu_forward(const Elem *x, const Elem *bias, Elem *y, long long rows, int 
         Vector vector;
         #pragma unroll
         for (int v = 0; v < VEC; v++) {
-            Acc res = gelu(Acc(inputs[a].at[v]) + Acc(b.at[v]));
-            if constexpr (DROPOUT) res = mask.at[v] ? res * scale : Acc(0);
-            vector.at[v] = Elem(res);
+            Acc res = gelu(Acc(inputs[a].data[v]) + Acc(b.data[v]));
+            if constexpr (DROPOUT) res = mask.data[v] ? res * scale : Acc(0);
+            vector.data[v] = Elem(res);
         }
         store((Vector *)y + i, vector);
     });
@@ -98,9 +98,9 @@ bias_gelu_backward(const Elem *x, const Elem *bias, const Elem *dy, Elem *dx, Ac
         Vector vector;
         #pragma unroll
         for (int v = 0; v < VEC; v++) {
-            Acc res = Acc(grads[a].at[v]) * gelu_grad(Acc(inputs[a].at[v]) + Acc(b.at[v]));
-            if constexpr (DROPOUT) res = mask.at[v] ? res * scale : Acc(0);
-            vector.at[v] = Elem(res);
+            Acc res = Acc(grads[a].data[v]) * gelu_grad(Acc(inputs[a].data[v]) + Acc(b.data[v]));
+            if constexpr (DROPOUT) res = mask.data[v] ? res * scale : Acc(0);
+            vector.data[v] = Elem(res);
             sum[v] += res;
         }
         store((Vector *)dx + i, vector);

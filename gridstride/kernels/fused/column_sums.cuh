@@ -1,5 +1,5 @@
 // Sums the columns of `partials` (partial_rows x columns). The first `width` sums are written to `out`, the others to
-// `out2`. Defined above: the types Elem and Acc, WARPS (per block; each sums some of the rows), and PDL:
+// `out2`. Requires definitions of the types Elem and Acc, WARPS (per block; each sums some of the rows), and PDL:
 // programmatic dependent launch, so this kernel waits until the previous one has finished.
 __global__ void __launch_bounds__(32 * WARPS)
 add_columns(const Acc *partials, Elem *out, Elem *out2, int partial_rows, int width, int columns) {

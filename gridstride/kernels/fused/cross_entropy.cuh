@@ -1,8 +1,8 @@
 // Computes the cross entropy of rows of `width` logits in two passes: `losses` reads a row and stores its max and sum,
 // and `gradients` computes the gradient from them. The probabilities are not stored.
-// Defined above: the types Elem (of logits) and Acc (of all arithmetic), VEC (elements per load), THREADS (at least
-// 2 VEC), and LOADS_IN_FLIGHT (per thread).
-struct alignas(VEC * sizeof(Elem)) Vector { Elem at[VEC]; };
+// Requires definitions of the types Elem (of logits) and Acc (of all arithmetic), VEC (elements per load), THREADS (at
+// least 2 VEC), and LOADS_IN_FLIGHT (per thread).
+struct alignas(VEC * sizeof(Elem)) Vector { Elem data[VEC]; };
 
 // A row may begin at any address, so the elements before the first aligned vector and after the last one are peeled:
 // they are loaded one by one.
@@ -87,21 +87,21 @@ __device__ Elem gradient_of(Elem x, LogSumExp sums, Acc factor, bool target) {  
 __device__ Vector gradient_of(Vector vector, LogSumExp sums, Acc factor) {  // of a vector without the target
     factor /= sums.sum;
     #pragma unroll
-    for (int v = 0; v < VEC; v++) vector.at[v] = Elem(exp_minus((Acc)vector.at[v], sums.shift) * factor);
+    for (int v = 0; v < VEC; v++) vector.data[v] = Elem(exp_minus((Acc)vector.data[v], sums.shift) * factor);
     return vector;
 }
 
-__device__ Vector load(const Vector *from) {  // a streaming load: no thread reads it again
-    if constexpr (sizeof(Vector) != 16) return *from;
-    uint4 words = __ldcs((const uint4 *)from);
+__device__ Vector load(const Vector *src) {  // a streaming load: no thread reads it again
+    if constexpr (sizeof(Vector) != 16) return *src;
+    uint4 words = __ldcs((const uint4 *)src);
     Vector vector;
     memcpy(&vector, &words, sizeof(Vector));
     return vector;
 }
 
-__device__ void store(Vector *to, const Vector &vector) {
-    if constexpr (sizeof(Vector) != 16) *to = vector;
-    else __stcs((uint4 *)to, *(const uint4 *)&vector);
+__device__ void store(Vector *dst, const Vector &vector) {
+    if constexpr (sizeof(Vector) != 16) *dst = vector;
+    else __stcs((uint4 *)dst, *(const uint4 *)&vector);
 }
 
 // One block per row
@@ -119,7 +119,7 @@ losses(const Elem *x, const long long *target, Acc *loss, Acc *row_stats, unsign
             if (i + a * THREADS < alignment.vectors) vector[a] = vectors[i + a * THREADS];
         #pragma unroll
         for (int a = 0; a < LOADS_IN_FLIGHT; a++)
-            if (i + a * THREADS < alignment.vectors) add(sums, vector[a].at);
+            if (i + a * THREADS < alignment.vectors) add(sums, vector[a].data);
     }
     if (threadIdx.x < alignment.peeled) add(sums, elements[alignment.index_of_peeled(threadIdx.x)]);
     sums = block_merge(sums);

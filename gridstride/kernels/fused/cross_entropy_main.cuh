@@ -1,5 +1,5 @@
 // Host code of an exported cross entropy: makes random logits, checks results against double, and times the last size.
-// Defined above: the type of the logits (Logit), RELATIVE_TOLERANCE (of gradients), and the sizes (cases:
+// Requires definitions of the type of the logits (Logit), RELATIVE_TOLERANCE (of gradients), and the sizes (cases:
 // rows, width). The launches are defined below: the mean loss, and its gradient, which overwrites the logits.
 void launch(int case_index, Logit *x, const long long *target, float *scale, float *loss, float *out);
 

@@ -34,7 +34,7 @@ loss_and_gradient(const Elem *x, const long long *target, const Acc *scale, Acc 
         for (int a = 0; a < LOADS_IN_FLIGHT; a++)
             if (i + a * THREADS < end) {
                 logits[i + a * THREADS - begin] = vector[a];
-                add(sums, vector[a].at);
+                add(sums, vector[a].data);
             }
     }
     if (has_peeled) add(sums, elements[peeled_index]);

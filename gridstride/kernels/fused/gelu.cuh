@@ -1,5 +1,6 @@
-// GELU: x * Phi(x), where Phi is the CDF of the normal distribution. Defined above: the types Elem and Acc, and TANH:
-// approximate Phi with tanh. For 16-bit arrays, Phi is computed with an error of at most 2^-22, which is faster.
+// GELU: x * Phi(x), where Phi is the CDF of the normal distribution. Requires definitions of the types Elem and Acc,
+// and TANH: approximate Phi with tanh. For 16-bit arrays, Phi is computed with an error of at most 2^-22, which is
+// faster.
 constexpr bool FAST_MATH = sizeof(Elem) == 2;
 
 __device__ float approx_reciprocal(float x) { asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(x) : "f"(x)); return x; }

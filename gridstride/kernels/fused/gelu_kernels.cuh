@@ -12,7 +12,7 @@ __global__ void __launch_bounds__(THREADS) gelu_forward(const Elem *x, Elem *y, 
     visit_vectors(size, [&](int a, long long i) {
         Vector vector;
         #pragma unroll
-        for (int v = 0; v < VEC; v++) vector.at[v] = Elem(gelu(Acc(inputs[a].at[v])));
+        for (int v = 0; v < VEC; v++) vector.data[v] = Elem(gelu(Acc(inputs[a].data[v])));
         store((Vector *)y + i, vector);
     });
     const long long i = size / VEC * VEC + threadIdx.x;  // the elements after the last complete vector
@@ -28,7 +28,7 @@ __global__ void __launch_bounds__(THREADS) gelu_backward(const Elem *x, const El
     visit_vectors(size, [&](int a, long long i) {
         Vector vector;
         #pragma unroll
-        for (int v = 0; v < VEC; v++) vector.at[v] = Elem(Acc(grads[a].at[v]) * gelu_grad(Acc(inputs[a].at[v])));
+        for (int v = 0; v < VEC; v++) vector.data[v] = Elem(Acc(grads[a].data[v]) * gelu_grad(Acc(inputs[a].data[v])));
         store((Vector *)dx + i, vector);
     });
     const long long i = size / VEC * VEC + threadIdx.x;

@@ -1,5 +1,5 @@
-// Kernels that run before and after the losses of the rows: count the targets, and compute the mean loss. Defined
-// above: the type Acc, and THREADS.
+// Kernels that run before and after the losses of the rows: count the targets, and compute the mean loss. Requires
+// definitions of the type Acc, and THREADS.
 template<class T> __device__ T block_sum(T sum) {  // returns the sum over the block to thread 0
     __shared__ T warp_sums[THREADS / 32];
     int warp = threadIdx.x / 32, lane = threadIdx.x % 32;

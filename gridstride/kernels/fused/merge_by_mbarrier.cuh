@@ -1,7 +1,7 @@
 // Like merge_in_cluster.cuh, for rows in registers: blocks send their states with st.async, and the mbarrier of the
 // receiving block counts the bytes, so no fence is needed. This is faster for rows in registers, and slower for rows in
 // shared memory.
-__device__ int block_of_row() { return rank(); }
+__device__ int block_rank_in_row() { return rank(); }
 
 struct ReceiveBuffer { RowState states[THREADS / 32 * CLUSTER]; u64 full; };
 __device__ ReceiveBuffer &receive_buffer() {
@@ -9,7 +9,8 @@ __device__ ReceiveBuffer &receive_buffer() {
     return buffer;
 }
 
-__device__ void signal_started() {  // signals the other blocks that this one's mbarrier is initialized
+// Initializes this block's mbarrier, and signals the other blocks that it is initialized.
+__device__ void arrive_at_cluster_barrier() {
     if (threadIdx.x == 0) {
         const u32 full = address(&receive_buffer().full);
         barrier_init(full, 1);
@@ -28,8 +29,8 @@ __device__ RowState merge_row(RowState state) {
     state = merge_lanes<32>(state);
     cluster_wait();  // the mbarriers of the other blocks are initialized
     if (lane < CLUSTER) {
-        RowState *to = states + rank() * WARPS + threadIdx.x / 32;
-        store_async(to, lane, state.row_max, state.row_sum, full);
+        RowState *dst = states + rank() * WARPS + threadIdx.x / 32;
+        store_async(dst, lane, state.row_max, state.row_sum, full);
     }
     barrier_wait(full, 0);
     state = {NEG_INF, 0};

@@ -1,7 +1,7 @@
 // A row is processed by one block, or by ROW_THREADS of its threads.
 constexpr int CLUSTER = 1;
-__device__ int block_of_row() { return 0; }
-__device__ void signal_started() {}
+__device__ int block_rank_in_row() { return 0; }
+__device__ void arrive_at_cluster_barrier() {}
 
 // Merges the states of a row's threads; all threads of the block receive the result.
 __device__ RowState merge_row(RowState state) {

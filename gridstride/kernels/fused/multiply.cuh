@@ -1,6 +1,6 @@
 // x *= factor; nothing is read or written if the factor is 1. It scales gradients that the forward pass has computed.
-// Defined above: the types Elem and Acc (of the multiplication), VEC (elements per load), and THREADS.
-struct alignas(VEC * sizeof(Elem)) Vector { Elem at[VEC]; };
+// Requires definitions of the types Elem and Acc (of the multiplication), VEC (elements per load), and THREADS.
+struct alignas(VEC * sizeof(Elem)) Vector { Elem data[VEC]; };
 
 __global__ void __launch_bounds__(THREADS) multiply(Elem *x, const Acc *factor, long long size) {
     const Acc scale = *factor;
@@ -10,7 +10,7 @@ __global__ void __launch_bounds__(THREADS) multiply(Elem *x, const Acc *factor, 
     for (long long i = first; i < size / VEC; i += step) {
         Vector vector = vectors[i];
         #pragma unroll
-        for (int v = 0; v < VEC; v++) vector.at[v] = Elem((Acc)vector.at[v] * scale);
+        for (int v = 0; v < VEC; v++) vector.data[v] = Elem((Acc)vector.data[v] * scale);
         vectors[i] = vector;
     }
     const long long last = size / VEC * VEC + first;  // the elements after the last complete vector

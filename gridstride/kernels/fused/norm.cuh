@@ -2,8 +2,8 @@
 // standard deviation. Then the row is multiplied by `weight` (HAS_WEIGHT), and `bias` is added (HAS_BIAS). With
 // HAS_RESIDUAL the input is x + residual, which is stored in `sum`. Unless it is null, `row_stats` receives the
 // reciprocal of the root mean square or standard deviation of each row and, with CENTERED, its mean. A thread keeps
-// VECS_PER_THREAD vectors of a row in registers, and reads the remaining vectors of a longer row again. Defined above:
-// BLOCKS_PER_SM, and LOAD_EARLY: load the weights together with the row.
+// VECS_PER_THREAD vectors of a row in registers, and reads the remaining vectors of a longer row again. Requires
+// definitions of BLOCKS_PER_SM, and LOAD_EARLY: load the weights together with the row.
 template<class F>
 __device__ void visit_vectors(const Vector (&inputs)[VECS_PER_THREAD], const Vector *row, int vectors, F f) {
     visit_registers(vectors, [&](int k, int i) { f(inputs[k], i, k); });
@@ -12,7 +12,7 @@ __device__ void visit_vectors(const Vector (&inputs)[VECS_PER_THREAD], const Vec
 
 __device__ Vector operator+(Vector a, const Vector &b) {
     #pragma unroll
-    for (int v = 0; v < VEC; v++) a.at[v] = Elem(Acc(a.at[v]) + Acc(b.at[v]));
+    for (int v = 0; v < VEC; v++) a.data[v] = Elem(Acc(a.data[v]) + Acc(b.data[v]));
     return a;
 }
 
@@ -44,14 +44,14 @@ norm_forward(const Elem *x, const Elem *residual, const Elem *weight, const Elem
     if constexpr (CENTERED) {
         visit_vectors(inputs, input_row, row_vectors, [&](const Vector &vector, int, int) {
             #pragma unroll
-            for (int v = 0; v < VEC; v++) mean[0] += Acc(vector.at[v]);
+            for (int v = 0; v < VEC; v++) mean[0] += Acc(vector.data[v]);
         });
         row_sum(mean, 0);
         mean[0] /= width;
     }
     visit_vectors(inputs, input_row, row_vectors, [&](const Vector &vector, int, int) {
         #pragma unroll
-        for (int v = 0; v < VEC; v++) variance[0] += (Acc(vector.at[v]) - mean[0]) * (Acc(vector.at[v]) - mean[0]);
+        for (int v = 0; v < VEC; v++) variance[0] += (Acc(vector.data[v]) - mean[0]) * (Acc(vector.data[v]) - mean[0]);
     });
     row_sum(variance, 1);
     const Acc inv_std = 1 / sqrt(variance[0] / width + eps);
@@ -61,10 +61,10 @@ norm_forward(const Elem *x, const Elem *residual, const Elem *weight, const Elem
         if constexpr (HAS_BIAS) shift = biases[i];
         #pragma unroll
         for (int v = 0; v < VEC; v++) {
-            Acc value = (Acc(vector.at[v]) - mean[0]) * inv_std;
-            if constexpr (HAS_WEIGHT) value *= Acc(scale.at[v]);
-            if constexpr (HAS_BIAS) value += Acc(shift.at[v]);
-            res.at[v] = Elem(value);
+            Acc value = (Acc(vector.data[v]) - mean[0]) * inv_std;
+            if constexpr (HAS_WEIGHT) value *= Acc(scale.data[v]);
+            if constexpr (HAS_BIAS) value += Acc(shift.data[v]);
+            res.data[v] = Elem(value);
         }
         store(output_row + i, res);
     });

@@ -21,20 +21,20 @@ norm_backward(const Elem *x, const Elem *dy, const Elem *weight, const Elem *dsu
     Acc *partial = partials + (long long)blockIdx.x * COLUMN_GRADS * width;
     Acc column_grads[COLUMN_GRADS][VECS_PER_THREAD][VEC] = {};
     Vector weights_in_registers[VECS_PER_THREAD];
-    auto load = [&](Row &to, long long row, const Vector *x, const Vector *dy, const Vector *dsum) {
+    auto load = [&](Row &dst, long long row, const Vector *x, const Vector *dy, const Vector *dsum) {
         if (row >= rows) return;
         visit_registers(vectors, [&](int k, int i) {
-            to.x[k] = x[i];
-            to.dy[k] = dy[i];
-            if constexpr (HAS_RESIDUAL) to.dsum[k] = dsum[i];
+            dst.x[k] = x[i];
+            dst.dy[k] = dy[i];
+            if constexpr (HAS_RESIDUAL) dst.dsum[k] = dsum[i];
         });
     };
-    auto load_row = [&](Row &to, long long row) {
-        load(to, row, arrays[0] + row * vectors, arrays[1] + row * vectors, arrays[2] + row * vectors);
+    auto load_row = [&](Row &dst, long long row) {
+        load(dst, row, arrays[0] + row * vectors, arrays[1] + row * vectors, arrays[2] + row * vectors);
     };
-    auto load_stats = [&](Row &to, long long row) {
-        to.inv_std = row < rows ? row_stats[row] : Acc(0);
-        to.mean = CENTERED && row < rows ? row_stats[rows + row] : Acc(0);
+    auto load_stats = [&](Row &dst, long long row) {
+        dst.inv_std = row < rows ? row_stats[row] : Acc(0);
+        dst.mean = CENTERED && row < rows ? row_stats[rows + row] : Acc(0);
     };
     const int stage_vectors = ROWS_PER_BLOCK * vectors;  // vectors per array and stage
     auto fill = [&](int iteration) {  // called by one thread
@@ -76,8 +76,8 @@ norm_backward(const Elem *x, const Elem *dy, const Elem *weight, const Elem *dsu
         visit_registers(row_vectors, [&](int k, int) {
             #pragma unroll
             for (int v = 0; v < VEC; v++) {
-                const Acc x_hat = (Acc(current.x[k].at[v]) - current.mean) * current.inv_std;
-                const Acc d = Acc(current.dy[k].at[v]), g = HAS_WEIGHT ? d * Acc(weights_in_registers[k].at[v]) : d;
+                const Acc x_hat = (Acc(current.x[k].data[v]) - current.mean) * current.inv_std;
+                const Acc d = Acc(current.dy[k].data[v]), g = HAS_WEIGHT ? d * Acc(weights_in_registers[k].data[v]) : d;
                 sums[0] += g * x_hat;
                 if constexpr (CENTERED) sums[1] += g;
                 if constexpr (!PARAM_GRADS) continue;
@@ -94,13 +94,13 @@ norm_backward(const Elem *x, const Elem *dy, const Elem *weight, const Elem *dsu
             Vector res;
             #pragma unroll
             for (int v = 0; v < VEC; v++) {
-                const Acc x_hat = (Acc(current.x[k].at[v]) - current.mean) * current.inv_std;
-                const Acc d = Acc(current.dy[k].at[v]), g = HAS_WEIGHT ? d * Acc(weights_in_registers[k].at[v]) : d;
+                const Acc x_hat = (Acc(current.x[k].data[v]) - current.mean) * current.inv_std;
+                const Acc d = Acc(current.dy[k].data[v]), g = HAS_WEIGHT ? d * Acc(weights_in_registers[k].data[v]) : d;
                 Acc value = g - x_hat * (sums[0] / width);
                 if constexpr (CENTERED) value -= sums[1] / width;
                 value *= current.inv_std;
-                if constexpr (HAS_RESIDUAL) value += Acc(current.dsum[k].at[v]);
-                res.at[v] = Elem(value);
+                if constexpr (HAS_RESIDUAL) value += Acc(current.dsum[k].data[v]);
+                res.data[v] = Elem(value);
             }
             store((Vector *)dx + row * vectors + i, res);
         });

@@ -1,8 +1,9 @@
 // Computes the gradients of a norm in one launch, by the formulas of norm_backward.cuh. The first `column_blocks`
 // blocks sum the gradients of weight and bias: each takes STRIP vectors of all rows, and its threads divide the rows.
 // The other blocks compute dx: ROW_THREADS threads per row. So x and dy are read twice, the second time mostly from the
-// L2 cache, but there are no partial sums in global memory, and no block waits for another. Defined above: STRIP, and
-// ROWS_IN_FLIGHT, the rows that a thread loads before it adds.
+// L2 cache, but there are no partial sums in global memory, and no block waits for another. Requires definitions of
+// STRIP, and ROWS_IN_FLIGHT, the rows that a thread loads before it adds.
+
 // COLUMN_GRADS: gradients per column, of the weight and, with CENTERED, of the bias
 constexpr int COLUMN_GRADS = CENTERED ? 2 : 1;
 
@@ -31,8 +32,8 @@ __device__ void row_gradients(const Vector *x, const Vector *dy, const Vector *w
     [&](const Vector &x, const Vector &dy, const Vector &scale, int) {
         #pragma unroll
         for (int v = 0; v < VEC; v++) {
-            const Acc g = HAS_WEIGHT ? Acc(dy.at[v]) * Acc(scale.at[v]) : Acc(dy.at[v]);
-            sums[0] += g * ((Acc(x.at[v]) - mean) * inv_std);
+            const Acc g = HAS_WEIGHT ? Acc(dy.data[v]) * Acc(scale.data[v]) : Acc(dy.data[v]);
+            sums[0] += g * ((Acc(x.data[v]) - mean) * inv_std);
             if constexpr (CENTERED) sums[1] += g;
         }
     });
@@ -43,12 +44,12 @@ __device__ void row_gradients(const Vector *x, const Vector *dy, const Vector *w
         if constexpr (HAS_RESIDUAL) residual_grad = dsum[row * vectors + i];
         #pragma unroll
         for (int v = 0; v < VEC; v++) {
-            const Acc g = HAS_WEIGHT ? Acc(dy.at[v]) * Acc(scale.at[v]) : Acc(dy.at[v]);
-            Acc value = g - (Acc(x.at[v]) - mean) * inv_std * (sums[0] / width);
+            const Acc g = HAS_WEIGHT ? Acc(dy.data[v]) * Acc(scale.data[v]) : Acc(dy.data[v]);
+            Acc value = g - (Acc(x.data[v]) - mean) * inv_std * (sums[0] / width);
             if constexpr (CENTERED) value -= sums[1] / width;
             value *= inv_std;
-            if constexpr (HAS_RESIDUAL) value += Acc(residual_grad.at[v]);
-            res.at[v] = Elem(value);
+            if constexpr (HAS_RESIDUAL) value += Acc(residual_grad.data[v]);
+            res.data[v] = Elem(value);
         }
         store(dx + row * vectors + i, res);
     });
@@ -77,8 +78,8 @@ __device__ void column_gradients(const Vector *x, const Vector *dy, const Acc *r
             if (first + r * ROW_STEP >= rows) continue;
             #pragma unroll
             for (int v = 0; v < VEC; v++) {
-                const Acc d = Acc(dys[r].at[v]);
-                grads[0][v] += d * ((Acc(xs[r].at[v]) - mean[r]) * inv_std[r]);
+                const Acc d = Acc(dys[r].data[v]);
+                grads[0][v] += d * ((Acc(xs[r].data[v]) - mean[r]) * inv_std[r]);
                 if constexpr (CENTERED) grads[1][v] += d;
             }
         }

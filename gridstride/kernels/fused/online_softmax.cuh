@@ -1,5 +1,6 @@
 // Online softmax: the state of a row is its running maximum and sum. Threads that share a row merge their states.
-// Defined above: the types Elem (of the elements) and Acc (of all arithmetic), THREADS (per block), CLUSTER (blocks).
+// Requires definitions of the types Elem (of the elements) and Acc (of all arithmetic), THREADS (per block), CLUSTER
+// (blocks).
 struct RowState { Acc row_max, row_sum; };  // the maximum, and the sum of exp(x - row_max)
 
 #define NEG_INF Acc(__int_as_float(0xff800000))

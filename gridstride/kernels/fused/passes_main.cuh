@@ -1,7 +1,7 @@
 // Host code of an exported gelu, bias_gelu, rms_norm or layer_norm, forward or backward: makes random inputs, checks
-// all results against double, and times the last size. Defined above: the operator (OPERATOR, BACKWARD), the types of
-// the arrays (Elem) and accumulators (Acc), RELATIVE_TOLERANCE, EPS of the norms, and the sizes (cases: rows, width).
-// The launches are defined below.
+// all results against double, and times the last size. Requires definitions of the operator (OPERATOR, BACKWARD), the
+// types of the arrays (Elem) and accumulators (Acc), RELATIVE_TOLERANCE, EPS of the norms, and the sizes (cases: rows,
+// width). The launches are defined below.
 struct Arrays { Elem *x, *dy, *weight, *bias, *y, *dx, *dweight, *dbias; Acc *row_stats; };
 
 void launch(int case_index, const Arrays &a);

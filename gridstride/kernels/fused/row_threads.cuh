@@ -1,5 +1,5 @@
 // ROW_THREADS threads process a row, and each of them keeps its first VECS_PER_THREAD vectors of the row in registers;
-// a block of THREADS threads processes several rows. Defined above: the type Acc, these three constants, and
+// a block of THREADS threads processes several rows. Requires definitions of the type Acc, these three constants, and
 // LONG_ROWS: a row may have more vectors than its threads keep in registers.
 constexpr int ROWS_PER_BLOCK = THREADS / ROW_THREADS, ROW_WARPS = ROW_THREADS / 32; // ROW_WARPS: warps per row
 

@@ -1,7 +1,7 @@
 // Host code of an exported softmax or log_softmax, forward or backward: makes random inputs, checks results against
-// double, and times the last size. Defined above: the operator (LOG, BACKWARD), the type of the arrays (Elem), the
-// relative tolerance (RELATIVE_TOLERANCE), and the sizes (cases: rows, width). The launches are defined below; in the
-// backward pass, x is the result of the forward pass.
+// double, and times the last size. Requires definitions of the operator (LOG, BACKWARD), the type of the arrays (Elem),
+// the relative tolerance (RELATIVE_TOLERANCE), and the sizes (cases: rows, width). The launches are defined below; in
+// the backward pass, x is the result of the forward pass.
 void launch(int case_index, const Elem *x, const Elem *dy, Elem *out);
 
 constexpr int CHECKED = 16;                 // rows that are checked

@@ -10,9 +10,9 @@ reduce_splits(const Elem *x, const Elem *dy, RowState *states, long long width, 
         Vector a = xs[i], b = INPUTS == 2 ? dys[i] : a;
         RowState local = {NEG_INF, 0};
         #pragma unroll
-        for (int v = 0; v < VEC; v++) local.row_max = max(local.row_max, max_candidate(Acc(a.at[v])));
+        for (int v = 0; v < VEC; v++) local.row_max = max(local.row_max, max_candidate(Acc(a.data[v])));
         #pragma unroll
-        for (int v = 0; v < VEC; v++) local.row_sum += term(Acc(a.at[v]), Acc(b.at[v]), finite_max(local.row_max));
+        for (int v = 0; v < VEC; v++) local.row_sum += term(Acc(a.data[v]), Acc(b.data[v]), finite_max(local.row_max));
         total = merge(total, local);
     }
     total = merge_row(total);
@@ -32,7 +32,7 @@ normalize_rows(const Elem *x, const Elem *dy, const RowState *states, Elem *out,
     for (long long i = split * split_vectors + threadIdx.x; i < end; i += THREADS) {
         Vector a = xs[i], b = INPUTS == 2 ? dys[i] : a, y;
         #pragma unroll
-        for (int v = 0; v < VEC; v++) y.at[v] = Elem(result(Acc(a.at[v]), Acc(b.at[v]), total));
+        for (int v = 0; v < VEC; v++) y.data[v] = Elem(result(Acc(a.data[v]), Acc(b.data[v]), total));
         store(outs + i, y);
     }
 }

@@ -146,10 +146,10 @@ _MBARRIER_PRIMITIVES = (
 def _softmax_source(direction, kernel_file, dtype, vec_size, threads, cluster_size, **constants):
     """Return the source of a softmax kernel. `direction`: the file with the formulas ('softmax_forward' or
     'softmax_backward'); `kernel_file`: the file with the kernel ('softmax_registers', 'softmax_shared',
-    'softmax_ragged' or 'softmax_split')"""
+    'softmax_unaligned' or 'softmax_split')"""
     cluster_merge = 'merge_by_mbarrier' if kernel_file == 'softmax_registers' else 'merge_in_cluster'
     merge = cluster_merge if cluster_size > 1 else 'merge_in_block'
-    is_shared = kernel_file in ('softmax_shared', 'softmax_ragged')
+    is_shared = kernel_file in ('softmax_shared', 'softmax_unaligned')
     shared_files = ['softmax_smem_row'] if is_shared else []
     file_names = 'vector', 'online_softmax', merge, direction, *shared_files, kernel_file
     constants = dict(VEC=vec_size, THREADS=threads, **constants)
@@ -182,8 +182,8 @@ def softmax_launches(
     if is_backward and width * DTYPE_BYTES[dtype] <= _MAX_GRADIENT_REGISTER_ROW_BYTES:
         return [_short_rows_backward_launch(dtype, rows, width, vec_size, is_log, streaming_stores)], 0
     if has_equal_offsets and vec_size * DTYPE_BYTES[dtype] < MAX_LOAD_BYTES:
-        if ragged_launch := _ragged_launch(kernel, dtype, rows, width, is_log, streaming_stores, gpu):
-            return [ragged_launch], 0
+        if unaligned_launch := _unaligned_launch(kernel, dtype, rows, width, is_log, streaming_stores, gpu):
+            return [unaligned_launch], 0
     layout = choose_layout(row_vectors, vector_bytes, gpu, None if is_backward else dtype, rows)
     if not layout:
         constants = dict(LOG=is_log, STREAMING_STORES=streaming_stores)
@@ -224,27 +224,28 @@ def _short_rows_backward_launch(dtype, rows, width, vec_size, is_log, streaming_
 
 
 # Rows of at least so many bytes whose first element is not aligned to a vector are loaded by aligned vectors
-_MIN_RAGGED_ROW_BYTES = 2**15
-_RAGGED_ROW_BYTES_PER_BLOCK = {False: 2**15, True: 2**16}  # forward, backward
+_MIN_UNALIGNED_ROW_BYTES = 2**15
+_UNALIGNED_ROW_BYTES_PER_BLOCK = {False: 2**15, True: 2**16}  # forward, backward
 
 
-def _ragged_layout(dtype, width, is_backward, gpu) -> RowLayout:  # None if a row is too long
+def _unaligned_layout(dtype, width, is_backward, gpu) -> RowLayout:  # None if a row is too long
     "Return the `RowLayout` of rows that are not aligned to vectors, which are kept in shared memory"
     vec_size = MAX_LOAD_BYTES // DTYPE_BYTES[dtype]
     row_vectors, vector_bytes = cdiv(width + vec_size - 1, vec_size), MAX_LOAD_BYTES * (1 + is_backward)
-    return _shared_memory_layout(row_vectors, vector_bytes, gpu, _RAGGED_ROW_BYTES_PER_BLOCK[is_backward])
+    return _shared_memory_layout(row_vectors, vector_bytes, gpu, _UNALIGNED_ROW_BYTES_PER_BLOCK[is_backward])
 
 
-def _ragged_launch(kernel, dtype, rows, width, is_log, streaming_stores, gpu) -> KernelLaunch:  # None: no such launch
-    "Return the launch for rows that are not aligned to vectors; each has the same offset in all arrays"
+def _unaligned_launch(kernel, dtype, rows, width, is_log, streaming_stores, gpu) -> KernelLaunch:
+    """Return the launch for rows that are not aligned to vectors, each at the same offset in all arrays; None for short
+    rows, and for rows that are too long for shared memory"""
     is_backward, element_bytes = kernel == 'softmax_backward', DTYPE_BYTES[dtype]
-    layout = _ragged_layout(dtype, width, is_backward, gpu)
-    if width * element_bytes < _MIN_RAGGED_ROW_BYTES or not layout:
+    layout = _unaligned_layout(dtype, width, is_backward, gpu)
+    if width * element_bytes < _MIN_UNALIGNED_ROW_BYTES or not layout:
         return None
     vectors_per_thread, threads_per_row, threads, cluster_size, _ = layout
     constants = dict(LOG=is_log, ROW_THREADS=threads_per_row, ASYNC=gpu.is_hopper, STREAMING_STORES=streaming_stores)
     direction, vec_size = 'softmax_backward' if is_backward else 'softmax_forward', MAX_LOAD_BYTES // element_bytes
-    src = _softmax_source(direction, 'softmax_ragged', dtype, vec_size, threads, cluster_size, **constants)
+    src = _softmax_source(direction, 'softmax_unaligned', dtype, vec_size, threads, cluster_size, **constants)
     smem_bytes = threads * vectors_per_thread * MAX_LOAD_BYTES * (1 + is_backward)
     grid, scalars = (cluster_size * cdiv(rows, threads // threads_per_row),), (Int64(rows), width, vectors_per_thread)
     cluster = (cluster_size, 1, 1)

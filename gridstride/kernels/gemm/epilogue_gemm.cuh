@@ -2,13 +2,13 @@
 // matrices, contiguous in memory. If GROUPED (a grouped GEMM), the rows of A and of out belong to `count` groups
 // instead: group g ends before row `ends[g]` and has its own B.
 //
-// Defined above this source: Elem (the type of A and B), Out (float, or Elem), BM, BN, BK, STAGES, WGS (consumer
+// Requires definitions of Elem (the type of A and B), Out (float, or Elem), BM, BN, BK, STAGES, WGS (consumer
 // warpgroups), CM and CN (blocks of a cluster along M, which share tiles of B, or along N, which share tiles of A),
 // BLOCKS (per SM), PRODUCER_REGS and CONSUMER_REGS (registers per thread), PDL (programmatic dependent launch: the
-// kernel begins before the previous one ends), GROUPED, A_TRANSPOSED, B_TRANSPOSED (stored transposed), wgmma.
-// For the epilogue: BIAS, ACTIVATION, MULTIPLIED (by another matrix), ADDED (another matrix is added), SAVED (the input
-// of the activation is stored, too), SAVE_GRAD (its gradient is stored instead), COLUMN_SUMS, ACCUMULATE (the result is
-// added to `out`), and the functions `active` and `active_grad`.
+// kernel begins before the previous one ends), GROUPED, A_TRANSPOSED, B_TRANSPOSED (stored transposed), wgmma. For the
+// epilogue: BIAS, ACTIVATION, MULTIPLIED (by another matrix), ADDED (another matrix is added), SAVED (the input of the
+// activation is stored, too), SAVE_GRAD (its gradient is stored instead), COLUMN_SUMS, ACCUMULATE (the result is added
+// to `out`), and the functions `active` and `active_grad`.
 constexpr int A_BYTES = BM*BK*2, BOX_BYTES = BK*128, M_BLOCKS = BM/64/WGS;
 constexpr int B_BYTES = B_TRANSPOSED ? BN*128 : (BN + 63)/64*BOX_BYTES;  // complete TMA boxes along N
 constexpr int CLUSTER = CM*CN, CLUSTER_ROWS = BM*CM, CLUSTER_COLS = BN*CN;    // in blocks, rows and columns
@@ -18,15 +18,15 @@ constexpr bool STAGED = sizeof(Out) == 2 && !GROUPED;                    // resu
 __device__ void prefetch(const TensorMap &x) { asm volatile("prefetch.tensormap [%0];" :: "l"(&x) : "memory"); }
 
 // Loads a box of an array with three axes
-__device__ void tma_load(u32 to, const TensorMap &x, int batch, int r, int c, u32 bar) {
+__device__ void tma_load(u32 dst, const TensorMap &x, int batch, int r, int c, u32 bar) {
     asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes "
                  "[%0], [%1, {%2, %3, %4}], [%5];"
-                 :: "r"(to), "l"(&x), "r"(c), "r"(r), "r"(batch), "r"(bar) : "memory");
+                 :: "r"(dst), "l"(&x), "r"(c), "r"(r), "r"(batch), "r"(bar) : "memory");
 }
-__device__ void tma_load_multicast(u32 to, const TensorMap &x, int batch, int r, int c, u32 bar, short blocks) {
+__device__ void tma_load_multicast(u32 dst, const TensorMap &x, int batch, int r, int c, u32 bar, short blocks) {
     asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster "
                  "[%0], [%1, {%2, %3, %4}], [%5], %6;"
-                 :: "r"(to), "l"(&x), "r"(c), "r"(r), "r"(batch), "r"(bar), "h"(blocks) : "memory");
+                 :: "r"(dst), "l"(&x), "r"(c), "r"(r), "r"(batch), "r"(bar), "h"(blocks) : "memory");
 }
 
 // The position of a cluster's tile: its matrix or group, its first row and column, and the end of the group's rows
@@ -63,10 +63,10 @@ struct Schedule {
 
 // Loads one of PARTS parts of the ROWS rows of a box, and multicasts it to the PARTS blocks of the cluster that need it
 template<int PARTS, int ROWS>
-__device__ void load_part(u32 to, const TensorMap &x, int batch, int r, int c, u32 bar, int part) {
+__device__ void load_part(u32 dst, const TensorMap &x, int batch, int r, int c, u32 bar, int part) {
     static_assert(PARTS == 1 || PARTS == CLUSTER, "a cluster is a row of blocks, or a column");
-    if (PARTS == 1) tma_load(to, x, batch, r, c, bar);
-    else tma_load_multicast(to + part*(ROWS/PARTS)*128, x, batch, r + part*(ROWS/PARTS), c, bar, (1 << CLUSTER) - 1);
+    if (PARTS == 1) tma_load(dst, x, batch, r, c, bar);
+    else tma_load_multicast(dst + part*(ROWS/PARTS)*128, x, batch, r + part*(ROWS/PARTS), c, bar, (1 << CLUSTER) - 1);
 }
 
 // Loads the tiles of a step, starting at `k` along K, for block `rank` of the cluster: its part of each shared box
@@ -154,9 +154,9 @@ __device__ float reduce_rows(float (&v)[8]) {
     return v[0];
 }
 
-__device__ void tma_store(const TensorMap &x, int batch, int r, int c, u32 from) {
+__device__ void tma_store(const TensorMap &x, int batch, int r, int c, u32 src) {
     asm volatile("cp.async.bulk.tensor.3d.global.shared::cta.bulk_group [%0, {%1, %2, %3}], [%4];"
-                 :: "l"(&x), "r"(c), "r"(r), "r"(batch), "r"(from) : "memory");
+                 :: "l"(&x), "r"(c), "r"(r), "r"(batch), "r"(src) : "memory");
 }
 // Waits until at most one of the thread's TMA stores still reads shared memory
 __device__ void stores_wait_read_except_last() { asm volatile("cp.async.bulk.wait_group.read 1;" ::: "memory"); }
@@ -178,14 +178,14 @@ __device__ void store_by_tma(u32 (&v)[2][8], const TensorMap &x, int batch, int 
 
 // Stores the same elements without TMA, whose boxes would also overwrite rows of the next group. `to`: the address of
 // the thread's first element; `rows`, `columns`: how many remain
-__device__ void store_rows(u32 (&v)[2][8], Elem *to, int rows, int columns, int N) {
+__device__ void store_rows(u32 (&v)[2][8], Elem *dst, int rows, int columns, int N) {
     #pragma unroll
     for (int i = 0; i < 4; i++) {                           // two halves of the rows, two of the columns
         u32 words[4] = {v[i/2][i%2*4], v[i/2][i%2*4+1], v[i/2][i%2*4+2], v[i/2][i%2*4+3]};
         int c = i%2*32 + threadIdx.x%4*8;
         transpose_quad(words);
         if (i/2*8 < rows && c < columns)
-            *(uint4 *)(to + (size_t)(i/2*8)*N + c) = {words[0], words[1], words[2], words[3]};
+            *(uint4 *)(dst + (size_t)(i/2*8)*N + c) = {words[0], words[1], words[2], words[3]};
     }
 }
 
@@ -238,10 +238,10 @@ __device__ void apply_epilogue(float (&d)[BLOCKS_M][REGS], const TensorMap &out_
                     }
                     if (sizeof(Out) == 2) v[x][g] = pack(y.x, y.y);
                     else if (r < t.end && t.column + c + g*8 < column_end) {
-                        float2 *to = (float2 *)(out + (first_row + r)*N + t.column + c + g*8 + q*2);
+                        float2 *dst = (float2 *)(out + (first_row + r)*N + t.column + c + g*8 + q*2);
                         float2 old = {};
-                        if (ACCUMULATE) old = *to;
-                        *to = {y.x + old.x, y.y + old.y};
+                        if (ACCUMULATE) old = *dst;
+                        *dst = {y.x + old.x, y.y + old.y};
                     }
                 }
             }

@@ -1,16 +1,16 @@
 // out (h x w) = m (h x k) @ n (k x w) for 16-bit floats, accumulated in float32; each matrix is row-major, or stored
 // transposed. The names are those of the ladder: elsewhere this is C (M x N) = A (M x K) @ B (K x N).
 //
-// Defined above this source: BM, BN, BK, STAGES, WGS (consumer warpgroups), CM, CN and CK (blocks of a cluster along
+// Requires definitions of BM, BN, BK, STAGES, WGS (consumer warpgroups), CM, CN and CK (blocks of a cluster along
 // wgmma's rows, along its columns, and for split-K), BLOCKS (per SM), PRODUCER_REGS and CONSUMER_REGS (registers per
 // thread), SWAP_AB (swapped operands: wgmma computes the transpose of out, so that its first tile is a tile of n, and
 // its second one a tile of m), SPLIT_N (the two warpgroups split BN instead of BM), PINGPONG (they take turns at tiles,
 // so that one multiplies while the other stores), PDL (programmatic dependent launch: the kernel begins before the
-// previous one ends), M_TRANSPOSED, N_TRANSPOSED (stored transposed), M and COLUMNS (a consumer has
-// 64*M x COLUMNS accumulators), N (columns of these that it stores), OUT_COLS (columns that are stored at once), BUFFER
-// (bytes per warpgroup to stage results, and to receive partial sums from other blocks), GROUP (rows of tiles in a
-// band), BOX (columns of the TMA boxes of an MN-major second tile); wgmma, and from ladder/hopper.py and
-// ladder/stream_k.py `tile_position`, `prefetch`, `cluster_wait` and `store_results`.
+// previous one ends), M_TRANSPOSED, N_TRANSPOSED (stored transposed), M and COLUMNS (a consumer has 64*M x COLUMNS
+// accumulators), N (columns of these that it stores), OUT_COLS (columns that are stored at once), BUFFER (bytes per
+// warpgroup to stage results, and to receive partial sums from other blocks), GROUP (rows of tiles in a band), BOX
+// (columns of the TMA boxes of an MN-major second tile); wgmma, and from ladder/hopper.py and ladder/stream_k.py
+// `tile_position`, `prefetch`, `cluster_wait` and `store_results`.
 //
 // a and b are the tiles of wgmma's first and second operand. MN-major: K is the outer axis in shared memory.
 constexpr bool A_MN_MAJOR = SWAP_AB ? !N_TRANSPOSED : M_TRANSPOSED;
@@ -31,18 +31,18 @@ constexpr u64 B_UPPER = B_MN_MAJOR && BOX == 32 ? (u64)(512 >> 4 | 2u << 30) << 
 
 // Loads this block's part of a box of ROWS rows of WIDTH bytes, multicast to the `blocks` of the cluster that need it
 template<int PARTS, int ROWS, int WIDTH>
-__device__ void load_box(u32 to, const TensorMap &x, int row, int column, u32 bar, int part, short blocks) {
+__device__ void load_box(u32 dst, const TensorMap &x, int row, int column, u32 bar, int part, short blocks) {
     constexpr int ROWS_PER_BLOCK = ROWS/PARTS;
-    if (PARTS == 1) tma_load(to, x, row, column, bar);
-    else tma_load_multicast(to + part*ROWS_PER_BLOCK*WIDTH, x, row + part*ROWS_PER_BLOCK, column, bar, blocks);
+    if (PARTS == 1) tma_load(dst, x, row, column, bar);
+    else tma_load_multicast(dst + part*ROWS_PER_BLOCK*WIDTH, x, row + part*ROWS_PER_BLOCK, column, bar, blocks);
 }
 // Loads LENGTH rows of a tile of wgmma, from `row` on, and 64 elements along k from `k` on; if it is MN-major, in boxes
 // of COLS columns
 template<bool MN_MAJOR, int PARTS, int LENGTH, int COLS>
-__device__ void load_tile(u32 to, const TensorMap &x, int row, int k, u32 bar, int part, short blocks) {
-    if (!MN_MAJOR) load_box<PARTS, LENGTH, 128>(to, x, row, k, bar, part, blocks);
+__device__ void load_tile(u32 dst, const TensorMap &x, int row, int k, u32 bar, int part, short blocks) {
+    if (!MN_MAJOR) load_box<PARTS, LENGTH, 128>(dst, x, row, k, bar, part, blocks);
     else for (int r = 0; r < LENGTH; r += COLS)
-        load_box<PARTS, BK, 2*COLS>(to + r*128, x, k, row + r, bar, part, blocks);
+        load_box<PARTS, BK, 2*COLS>(dst + r*128, x, k, row + r, bar, part, blocks);
 }
 
 // Issues d (+)= the product of a step, whose tiles have descriptors with these lower halves
@@ -65,9 +65,9 @@ __device__ u32 address_in_block(u32 local, int block) {     // the same address 
     return remote;
 }
 // Sends four floats to another block, whose mbarrier counts the bytes
-__device__ void send_float4(u32 to, const float *v, u32 bar) {
+__device__ void send_float4(u32 dst, const float *v, u32 bar) {
     asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.v4.f32 [%0], {%1, %2, %3, %4}, [%5];"
-                 :: "r"(to), "f"(v[0]), "f"(v[1]), "f"(v[2]), "f"(v[3]), "r"(bar) : "memory");
+                 :: "r"(dst), "f"(v[0]), "f"(v[1]), "f"(v[2]), "f"(v[3]), "r"(bar) : "memory");
 }
 
 // Split-K in a cluster: each of the CK blocks has multiplied its part of k, this one `k_part`, and now reduces N
@@ -82,26 +82,26 @@ __device__ void reduce_cluster(float (&sums)[M][N/2], const float (&d)[M][COLUMN
     #pragma unroll
     for (int b = 0; b < CK; b++) {
         int block = b*SHARING_BLOCKS + position;
-        u32 to = address_in_block(address(buffer + (k_part - (k_part > b))*SENT_QUADS), block);
+        u32 dst = address_in_block(address(buffer + (k_part - (k_part > b))*SENT_QUADS), block);
         u32 remote_bar = address_in_block(bar, block);
         #pragma unroll
         for (int e = 0; e < M*N/2; e += 4) {
             int x = e/(N/2), c = e%(N/2);
-            const float *from = &d[x][min(b*N, COLUMNS - N)/2 + c];         // the parts of two blocks may overlap
-            if (b != k_part) send_float4(to + e/4*32*16, from, remote_bar);
-            else for (int f = 0; f < 4; f++) sums[x][c + f] = from[f];
+            const float *src = &d[x][min(b*N, COLUMNS - N)/2 + c];         // the parts of two blocks may overlap
+            if (b != k_part) send_float4(dst + e/4*32*16, src, remote_bar);
+            else for (int f = 0; f < 4; f++) sums[x][c + f] = src[f];
         }
     }
     barrier_wait(bar, 0);
     #pragma unroll
     for (int e = 0; e < M*N/2; e += 4) {
-        float *to = &sums[e/(N/2)][e%(N/2)], own[4] = {to[0], to[1], to[2], to[3]};
-        to[0] = to[1] = to[2] = to[3] = 0;
+        float *dst = &sums[e/(N/2)][e%(N/2)], own[4] = {dst[0], dst[1], dst[2], dst[3]};
+        dst[0] = dst[1] = dst[2] = dst[3] = 0;
         #pragma unroll
         for (int b = 0; b < CK; b++) {
             float4 v = b == k_part ? make_float4(own[0], own[1], own[2], own[3])
                                    : buffer[(b - (b > k_part))*SENT_QUADS + e/4*32];
-            to[0] += v.x; to[1] += v.y; to[2] += v.z; to[3] += v.w;
+            dst[0] += v.x; dst[1] += v.y; dst[2] += v.z; dst[3] += v.w;
         }
     }
 }

@@ -1,7 +1,7 @@
 // Host code of an exported GEMM with an epilogue: makes random inputs, checks the results in double, and measures the
-// time. Defined above: the types Elem (of A and B) and Out, UNIT_ROUNDOFF (of Out), the layouts of A and B, the
-// operations of the epilogue (the activation is GELU), and the sizes (cases: batch size or groups, M, N, K; the last
-// one is timed). The launches are defined below.
+// time. Requires definitions of the types Elem (of A and B) and Out, UNIT_ROUNDOFF (of Out), the layouts of A and B,
+// the operations of the epilogue (the activation is GELU), and the sizes (cases: batch size or groups, M, N, K; the
+// last one is timed). The launches are defined below.
 struct Arrays {
     Elem *A, *B, *bias, *other, *saved;
     Out *out, *initial_out;

@@ -1,5 +1,5 @@
-// y = active(x), or dy times the gradient of the activation at x, elementwise in float32. Defined above: the type
-// Elem, `active` and `active_grad`.
+// y = active(x), or dy times the gradient of the activation at x, elementwise in float32. Requires definitions of the
+// type Elem, `active` and `active_grad`.
 __global__ void activate(const Elem *x, const Elem *, Elem *y, long long size) {
     long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x;
     if (i < size) y[i] = Elem(active(float(x[i])));

@@ -1,8 +1,8 @@
 // C (M x N) = A (M x K) @ B (K x N) in float32 for a B of a few columns (a skinny GEMM): bulk copies load whole rows of
-// A, and tensor cores multiply three bf16 terms of both. Defined above this source: COLUMNS (N), PARTS (warps that
-// split K), K_STEPS (steps of 16 elements along K: a warp has K_STEPS, or one less), WARP_GROUPS (groups of PARTS
-// warps, which take turns at stages), REDUCERS (warps that add the partial sums; they take turns, too), STAGES
-// (of eight rows in shared memory), IN_FLIGHT (stages in flight at once), MAX_VALID, `split_terms` and `fma_chain`.
+// A, and tensor cores multiply three bf16 terms of both. Requires definitions of COLUMNS (N), PARTS (warps that split
+// K), K_STEPS (steps of 16 elements along K: a warp has K_STEPS, or one less), WARP_GROUPS (groups of PARTS warps,
+// which take turns at stages), REDUCERS (warps that add the partial sums; they take turns, too), STAGES (of eight rows
+// in shared memory), IN_FLIGHT (stages in flight at once), MAX_VALID, `split_terms` and `fma_chain`.
 constexpr int TILES = (COLUMNS+15)/16, WORKERS = PARTS*WARP_GROUPS;       // tiles of 16 columns; warps that multiply
 
 // The rows of a block: eight in each of the first `rounds` stages; in a last stage all blocks share the remaining rows

@@ -21,22 +21,22 @@ __device__ void ldmatrix_trans(u32 (&x)[4], u32 row) {
         : "=r"(x[0]), "=r"(x[1]), "=r"(x[2]), "=r"(x[3]) : "r"(row));
 }
 
-__device__ void copy_queries(u32 to, const Elem *q, const Piece &p, int row, const Sizes &dims) {
+__device__ void copy_queries(u32 dst, const Elem *q, const Piece &p, int row, const Sizes &dims) {
     for (int i = threadIdx.x; i < BM*(HEAD_DIM_K/8); i += THREADS) {
         int r = i/(HEAD_DIM_K/8), c = i%(HEAD_DIM_K/8);
         bool in_bounds = row + r < dims.rows;
-        copy_async<16>(to + chunk_at(r, c), in_bounds ? q + ((long long)p.b*dims.rows + row + r)*HEAD_DIM_K + c*8 : q,
+        copy_async<16>(dst + chunk_at(r, c), in_bounds ? q + ((long long)p.b*dims.rows + row + r)*HEAD_DIM_K + c*8 : q,
                        in_bounds);
     }
 }
 // Starts copies of BN keys of one page, from `key` on; copies zeros instead of keys past `len`
-__device__ void copy_keys(u32 to, const Elem *cache, const int *table, const Piece &p, int key, int len,
+__device__ void copy_keys(u32 dst, const Elem *cache, const int *table, const Piece &p, int key, int len,
                           const Sizes &dims) {
     int page = page_at(table, p.b, key/PAGE_SIZE, dims);
-    const Elem *from = cache + ((long long)page*PAGE_SIZE + key%PAGE_SIZE)*HEAD_DIM_K;
+    const Elem *src = cache + ((long long)page*PAGE_SIZE + key%PAGE_SIZE)*HEAD_DIM_K;
     for (int i = threadIdx.x; i < BN*(HEAD_DIM_K/8); i += THREADS) {
         int r = i/(HEAD_DIM_K/8), c = i%(HEAD_DIM_K/8);
-        copy_async<16>(to + chunk_at(r, c), from + r*HEAD_DIM_K + c*8, key + r < len);
+        copy_async<16>(dst + chunk_at(r, c), src + r*HEAD_DIM_K + c*8, key + r < len);
     }
 }
 
@@ -61,11 +61,11 @@ __device__ void compute_scores(const Shared &s) {
 // The online softmax, four threads per row: P relative to the highest score so far; `rescale`: the factor of the
 // accumulators of earlier keys
 __device__ void online_softmax_step(const Shared &s, float &row_max, float &sum, int key, int end, float scale_log2) {
-    int row = threadIdx.x/4, from = threadIdx.x%4*(BN/4);
+    int row = threadIdx.x/4, first_column = threadIdx.x%4*(BN/4);
     float x[BN/4], new_max = row_max;
     #pragma unroll
     for (int i = 0; i < BN/4; i++) {
-        x[i] = key + from + i < end ? s.scores[row*SCORE_STRIDE + from + i]*scale_log2 : MINUS_INFINITY;
+        x[i] = key + first_column + i < end ? s.scores[row*SCORE_STRIDE + first_column + i]*scale_log2 : MINUS_INFINITY;
         new_max = fmaxf(new_max, x[i]);
     }
     new_max = quad_max(new_max);
@@ -77,7 +77,7 @@ __device__ void online_softmax_step(const Shared &s, float &row_max, float &sum,
     for (int i = 0; i < BN/4; i += 2) {
         float a = exp2_fast(x[i] - base), b = exp2_fast(x[i + 1] - base);
         sum += a + b;
-        *(u32 *)(s.p + row*P_STRIDE + from + i) = pack(a, b);
+        *(u32 *)(s.p + row*P_STRIDE + first_column + i) = pack(a, b);
     }
     if (threadIdx.x%4 == 0) s.rescale[row] = rescale;
 }
@@ -112,13 +112,13 @@ __device__ void accumulate_pv(float (&o)[BM/16][COLUMNS/2], const Shared &s) {
 }
 
 __device__ void store_piece(const float (&o)[BM/16][COLUMNS/2], const Shared &s, float row_max, float sum,
-                            const Results &to, const Piece &p, int row, const Sizes &dims) {
+                            const Results &results, const Piece &p, int row, const Sizes &dims) {
     int lane = threadIdx.x%32, own_row = threadIdx.x/4;
     sum = quad_sum(sum);
     __syncthreads();                                           // all threads have read `rescale`
     if (threadIdx.x%4 == 0) {
         s.rescale[own_row] = sum > 0 ? 1/sum : 0;
-        if (row + own_row < dims.rows) store_lse(to, p, row + own_row, row_max + log2f(sum), dims);
+        if (row + own_row < dims.rows) store_lse(results, p, row + own_row, row_max + log2f(sum), dims);
     }
     __syncthreads();
     #pragma unroll
@@ -126,7 +126,8 @@ __device__ void store_piece(const float (&o)[BM/16][COLUMNS/2], const Shared &s,
         #pragma unroll
         for (int y = 0; y < 2; y++) {
             int i = m*16 + y*8 + lane/4;
-            if (row + i < dims.rows) store_output(o[m], y, s.rescale[i], to, p, row + i, threadIdx.x/32*COLUMNS, dims);
+            if (row + i < dims.rows)
+                store_output(o[m], y, s.rescale[i], results, p, row + i, threadIdx.x/32*COLUMNS, dims);
         }
 }
 
@@ -136,7 +137,7 @@ decode(const Elem *q, const Elem *cache, const int *table, const int *lens, Elem
        int table_columns, int splits) {
     extern __shared__ __align__(128) char smem[];
     Sizes dims = {batch, rows, heads, pages, table_columns, splits};
-    Results to = {out, lse, partial_out, partial_lse};
+    Results results = {out, lse, partial_out, partial_lse};
     Shared s = shared_layout(smem);
     int row = blockIdx.x*BM;
     for (PieceIterator it = pieces_of_block(lens, dims); it.has_next();) {
@@ -156,6 +157,6 @@ decode(const Elem *q, const Elem *cache, const int *table, const int *lens, Elem
             accumulate_pv(o, s);
             __syncthreads();                                   // all threads have read the keys
         }
-        store_piece(o, s, row_max, sum, to, p, row, dims);
+        store_piece(o, s, row_max, sum, results, p, row, dims);
     }
 }

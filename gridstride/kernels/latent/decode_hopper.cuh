@@ -54,14 +54,14 @@ __device__ void arrive_in_cluster(u32 bar) {
 
 // The producer issues loads in the order in which consumers use them
 __device__ void load_part(const Shared &s, const TensorMap &cache, int page, int part, const PipelineState &pipe) {
-    u32 full = barrier_of(s.full, pipe, part), to = s.pages + pipe.stage*PAGE_BYTES;
+    u32 full = barrier_of(s.full, pipe, part), dst = s.pages + pipe.stage*PAGE_BYTES;
     int first = first_chunk(part), end = first + num_chunks(part);
     barrier_wait(barrier_of(s.empty, pipe, part), pipe.phase - 1);
     barrier_expect(full, (end - first)*CHUNK_BYTES);
     for (int c = first; c < end; c++)
-        if (CLUSTER == 1) tma_load(to + c*CHUNK_BYTES, cache, page*PAGE_SIZE, c*64, full);
+        if (CLUSTER == 1) tma_load(dst + c*CHUNK_BYTES, cache, page*PAGE_SIZE, c*64, full);
         else
-            tma_load_multicast(to + c*CHUNK_BYTES + rank()*(CHUNK_BYTES/2), cache,
+            tma_load_multicast(dst + c*CHUNK_BYTES + rank()*(CHUNK_BYTES/2), cache,
                                page*PAGE_SIZE + rank()*(PAGE_SIZE/2), c*64, full, 3);
 }
 __device__ void load_queries(const Shared &s, const TensorMap &q, int row, int iteration) {
@@ -71,7 +71,14 @@ __device__ void load_queries(const Shared &s, const TensorMap &q, int row, int i
 }
 
 // `row`: the first of the block's 64 rows
-struct Params { PieceIterator pieces; const int *table, *lens; Results to; float scale_log2; int row; Sizes dims; };
+struct Params {
+    PieceIterator pieces;
+    const int *table, *lens;
+    Results results;
+    float scale_log2;
+    int row;
+    Sizes dims;
+};
 
 __device__ void produce(const Shared &s, const TensorMap &q, const TensorMap &cache, const Params &params) {
     PipelineState pipe;
@@ -167,7 +174,7 @@ __device__ void finish_rows(const OnlineSoftmax &r, const Shared &s, const Param
         if (threadIdx.x%4 == 0) {
             s.inv_sum[i] = sum > 0 ? 1/sum : 0;
             if (params.row + i < params.dims.rows)
-                store_lse(params.to, p, params.row + i,
+                store_lse(params.results, p, params.row + i,
                           sum > 0 ? r.row_max[y]*params.scale_log2 + log2f(sum) : MINUS_INFINITY, params.dims);
         }
     }
@@ -207,9 +214,9 @@ __device__ void rescale(float (&o)[2][HALF_COLUMNS/4], const float *rescale) {
     for (int i = 0; i < HALF_COLUMNS/2; i++) o[i/(HALF_COLUMNS/4)][i%(HALF_COLUMNS/4)] *= i/2%2 ? b : a;
 }
 // Sets the values of keys past the end to 0: their P is 0, but 0 times a NaN in the cache is NaN
-__device__ void clear_values(u32 values, int from, int half) {
-    for (int i = threadIdx.x%128; i < (PAGE_SIZE - from)*(HALF_COLUMNS/8); i += 128) {
-        u32 address_of_zeros = values + i%(HALF_COLUMNS/64)*CHUNK_BYTES + from*128 + i/(HALF_COLUMNS/64)*16;
+__device__ void clear_values(u32 values, int first_key, int half) {
+    for (int i = threadIdx.x%128; i < (PAGE_SIZE - first_key)*(HALF_COLUMNS/8); i += 128) {
+        u32 address_of_zeros = values + i%(HALF_COLUMNS/64)*CHUNK_BYTES + first_key*128 + i/(HALF_COLUMNS/64)*16;
         asm volatile("st.shared.v4.b32 [%0], {%1, %1, %1, %1};" :: "r"(address_of_zeros), "r"(0) : "memory");
     }
     fence_for_tma();
@@ -263,7 +270,8 @@ __device__ void accumulate_pv(const Shared &s, const Params &params, int half) {
             int i = params.row + row_of_thread() + 8*y;
             #pragma unroll
             for (int h = 0; h < 2 && i < params.dims.rows; h++)
-                store_output(o[h], y, inv_sum[y], params.to, p, i, half*HALF_COLUMNS + h*HALF_COLUMNS/2, params.dims);
+                store_output(o[h], y, inv_sum[y], params.results, p, i, half*HALF_COLUMNS + h*HALF_COLUMNS/2,
+                             params.dims);
         }
     }
 }

@@ -1,6 +1,6 @@
 // Host code of an exported decode step: makes random inputs on shuffled pages, checks some rows against double, and
-// times the last size. Defined above: HEADS, SCALE (of the scores), and the sizes (cases). The launches are defined
-// below.
+// times the last size. Requires definitions of HEADS, SCALE (of the scores), and the sizes (cases). The launches are
+// defined below.
 struct Arrays { bf16 *q, *cache, *out; float *lse; int *table, *lens; };
 
 void decode(int case_index, const Arrays &a);
@@ -31,9 +31,9 @@ void compare(const char *what, int case_index, int b, int head, int column, doub
 
 void check_row(int case_index, int b, int head, const std::vector<double> &keys, const Arrays &a) {
     int len = length_of(case_index, b);
-    size_t at = (size_t)b * HEADS + head;
-    std::vector<double> q = read_doubles(a.q + at * HEAD_DIM_K, HEAD_DIM_K), p(len);
-    std::vector<double> out = read_doubles(a.out + at * HEAD_DIM_V, HEAD_DIM_V);
+    size_t row = (size_t)b * HEADS + head;
+    std::vector<double> q = read_doubles(a.q + row * HEAD_DIM_K, HEAD_DIM_K), p(len);
+    std::vector<double> out = read_doubles(a.out + row * HEAD_DIM_V, HEAD_DIM_V);
     double sum = 0;
     for (int j = 0; j < len; j++) {
         double score = 0;

@@ -62,12 +62,12 @@ merge_splits(Elem *out, float *lse, const float *partial_out, const float *parti
     if (PDL) asm volatile("griddepcontrol.wait;" ::: "memory");
     if (end - first == 1) return;  // one block computed the whole sequence, and has stored the result
     Merged m = {{}, MINUS_INFINITY, 0};
-    for (int from = first; from < end; from += 32) {
-        int split = from + threadIdx.x%32, slot = 2*split + (split_begin(split, total, dims) < begin);
+    for (int base = first; base < end; base += 32) {
+        int split = base + threadIdx.x%32, slot = 2*split + (split_begin(split, total, dims) < begin);
         // A split is empty if there are more splits than pages
         bool in_bounds = split < end && split_begin(split, total, dims) < split_begin(split + 1, total, dims);
         float own_lse = in_bounds ? partial_lse[(long long)slot*rows + i] : MINUS_INFINITY;
-        add_partials(m, own_lse, slot, min(32, end - from), partial_out, i, dims);
+        add_partials(m, own_lse, slot, min(32, end - base), partial_out, i, dims);
     }
     store_merged(m, out, lse, (long long)b*rows + i);
 }

@@ -56,14 +56,14 @@ struct PieceIterator {
 // Creates the iterator of a split; called by all lanes of a warp. A prefix sum of pages finds the sequence in which the
 // split begins.
 __device__ PieceIterator pieces_of_split(int split, const int *lens, const Sizes &dims) {
-    int total = count_pages(lens, dims.batch, dims), from = split_begin(split, total, dims), pages_before = 0;
+    int total = count_pages(lens, dims.batch, dims), first_page = split_begin(split, total, dims), pages_before = 0;
     int lane = threadIdx.x%32;
-    PieceIterator it = {0, 0, from, split_begin(split + 1, total, dims), split, from};
+    PieceIterator it = {0, 0, first_page, split_begin(split + 1, total, dims), split, first_page};
     if (!it.has_next()) return it;
     for (;; it.b += 32) {
         int own_pages = it.b + lane < dims.batch ? pages_of(lens[it.b + lane], dims) : 0;
         int sum = warp_prefix_sum(own_pages);
-        unsigned ends_after = __ballot_sync(~0u, pages_before + sum > from);
+        unsigned ends_after = __ballot_sync(~0u, pages_before + sum > first_page);
         if (ends_after) {
             int first_lane = __ffs(ends_after) - 1;
             it.pages_before = pages_before + __shfl_sync(~0u, sum - own_pages, first_lane);

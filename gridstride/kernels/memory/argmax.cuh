@@ -2,10 +2,11 @@
 // `blocks` blocks read a row of `width` elements, each of them `block_vectors` vectors of V elements. A single block,
 // or a cluster, writes the index to `out`. Otherwise each block writes its best element to `values` and its index to
 // `indices`, and a second kernel finds the best of these.
-// Defined above: the types Elem (of an element) and Value (elements are compared in this type), LOWEST (of type Value),
-// V (elements per load), THREADS, IN_FLIGHT (loads in flight per thread), PDL (on a Hopper GPU: the second kernel may
-// begin when all blocks of the first one have started), and the macro CLUSTER if the blocks of a row form a cluster.
-struct alignas(V * sizeof(Elem)) Vector { Elem at[V]; };
+// Requires definitions of the types Elem (of an element) and Value (elements are compared in this type), LOWEST (of
+// type Value), V (elements per load), THREADS, IN_FLIGHT (loads in flight per thread), PDL (on a Hopper GPU: the second
+// kernel may begin when all blocks of the first one have started), and the macro CLUSTER if the blocks of a row form a
+// cluster.
+struct alignas(V * sizeof(Elem)) Vector { Elem data[V]; };
 struct Best { Value value; unsigned index; };
 
 __device__ bool is_greater(Value a, Value b) { return !(a <= b) && b == b; }  // a is larger, or only a is NaN
@@ -74,11 +75,11 @@ argmax_rows(const Elem *x, long long *out, Value *values, int *indices, unsigned
         #pragma unroll
         for (int a = 0; a < IN_FLIGHT; a++)
             #pragma unroll
-            for (int v = 0; v < V; v++) update(vector[a].at[v], (i + a * THREADS) * V + v);
+            for (int v = 0; v < V; v++) update(vector[a].data[v], (i + a * THREADS) * V + v);
     }
     for (int a = 0; a < IN_FLIGHT; a++)                     // the last vectors, fewer than IN_FLIGHT
         if (i + a * THREADS < end)
-            for (int v = 0; v < V; v++) update(vectors[i + a * THREADS].at[v], (i + a * THREADS) * V + v);
+            for (int v = 0; v < V; v++) update(vectors[i + a * THREADS].data[v], (i + a * THREADS) * V + v);
     if (part == 0 && threadIdx.x < width % V) update(elements[count * V + threadIdx.x], count * V + threadIdx.x);
     best = cluster_best(block_best(best), blocks);
     if (threadIdx.x != 0 || (IS_CLUSTER && part != 0)) return;

@@ -1,8 +1,8 @@
 // Counts how many of `size` elements are in each bin. The bin of an integer is its value; the bin of a float from `low`
 // to `high` is (float - low) * scale, where scale = BINS / (high - low). Elements outside all bins are not counted.
-// Defined above: the type Elem (of an element), V (elements per load), THREADS, BINS, COPIES (of the counters), FLOATS
-// (Elem is a floating-point type).
-struct alignas(V * sizeof(Elem)) Vector { Elem at[V]; };
+// Requires definitions of the type Elem (of an element), V (elements per load), THREADS, BINS, COPIES (of the
+// counters), FLOATS (Elem is a floating-point type).
+struct alignas(V * sizeof(Elem)) Vector { Elem data[V]; };
 typedef unsigned long long Count;
 
 __global__ void __launch_bounds__(THREADS)
@@ -26,7 +26,7 @@ histogram(const Elem *x, Count *out, long long size, float low, float high, floa
     for (long long i = first; i < num_vectors; i += step) {
         Vector vector = vectors[i];
         #pragma unroll
-        for (int v = 0; v < V; v++) count(vector.at[v]);
+        for (int v = 0; v < V; v++) count(vector.data[v]);
     }
     if (first < size % V) count(x[num_vectors * V + first]);
     __syncthreads();

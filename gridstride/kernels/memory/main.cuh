@@ -1,6 +1,6 @@
 // Host code of an exported memory-bound kernel: makes random integers, checks every result, measures the time.
-// Defined above: KIND (the operator), Elem and Out (the types of input and result), cases (rows, width; the last case
-// is timed). The launches are defined below.
+// Requires definitions of KIND (the operator), Elem and Out (the types of input and result), cases (rows, width; the
+// last case is timed). The launches are defined below.
 void launch(int case_index, const Elem *x, Out *out);
 
 constexpr int BINS = 256;

@@ -207,7 +207,7 @@ def _short_rows_sum_launch(dtype, rows, width, is_aligned):
     types = ('Elem', TYPES[dtype][0]), ('Sum', accumulator)
     types += (('Out', TYPES[out_dtype][0] if out_dtype in TYPES else accumulator),)
     constants = dict(V=vec_size, THREADS=_SHORT_ROW_THREADS, IN_FLIGHT=1, PDL_PRIMARY=0, PDL_SECONDARY=0)
-    constants |= dict(ROW_THREADS=row_threads, VECS_PER_THREAD=cdiv(vectors, row_threads), RAGGED=not is_aligned)
+    constants |= dict(ROW_THREADS=row_threads, VECS_PER_THREAD=cdiv(vectors, row_threads), UNALIGNED=not is_aligned)
     src = kernel_source('sum_short_rows', types, tuple(constants.items()))
     grid = (cdiv(rows, _SHORT_ROW_THREADS // row_threads),)
     return KernelLaunch(src, 'sum_short_rows', ('x', 'out'), (Int64(rows), width), grid, (_SHORT_ROW_THREADS,))

@@ -1,10 +1,10 @@
 // Computes prefix sums along rows of `width` elements in one pass, by decoupled look-back: each block sums a tile,
 // publishes the sum, and adds the published sums of the preceding tiles.
-// Defined above: the types Elem (of an element) and Sum (of a sum, 32 bits), V (elements per vector), THREADS,
+// Requires definitions of the types Elem (of an element) and Sum (of a sum, 32 bits), V (elements per vector), THREADS,
 // VECS_PER_THREAD, MIN_BLOCKS (per SM). A warp loads WARP_LOAD elements at once, and WARP_TILE elements of a tile.
 constexpr int WARP_LOAD = 32 * V, WARP_TILE = VECS_PER_THREAD * WARP_LOAD, WARPS = THREADS / 32;
 constexpr int TILE = WARPS * WARP_TILE;
-struct alignas(V * sizeof(Elem)) Vector { Elem at[V]; };
+struct alignas(V * sizeof(Elem)) Vector { Elem data[V]; };
 
 // The status of a tile: a state, and the sum that it announces. INVALID: no sum yet; AGGREGATE: the sum of the tile's
 // elements; PREFIX: the inclusive prefix, which is the sum of all elements of the row up to the end of the tile. State
@@ -34,9 +34,9 @@ __device__ Sum warp_scan(Sum x) {                           // inclusive scan ov
     return x;
 }
 
-__device__ void store(Vector *to, Vector vector) {                // with a streaming hint if the vector has 16 bytes
-    if constexpr (sizeof(Vector) == 16) __stcs((uint4 *)to, *(uint4 *)&vector);
-    else *to = vector;
+__device__ void store(Vector *dst, Vector vector) {                // with a streaming hint if the vector has 16 bytes
+    if constexpr (sizeof(Vector) == 16) __stcs((uint4 *)dst, *(uint4 *)&vector);
+    else *dst = vector;
 }
 
 // Called by all lanes of a warp: returns the sum of all tiles of the row before tile `t`; reads 32 tiles at a time.
@@ -68,21 +68,21 @@ scan_rows(const Elem *x, Elem *out, Word *status, Word *ticket, long long width,
     __syncthreads();
     int row = tile_index / tiles, t = tile_index % tiles;
     long long first = (long long)t * TILE + warp * WARP_TILE + lane * V;      // index in the row
-    const Elem *from = x + row * width;
-    Elem *to = out + row * width;
+    const Elem *src = x + row * width;
+    Elem *dst = out + row * width;
     const bool is_full = (long long)(t + 1) * TILE <= width;
 
     Sum in_vector[VECS_PER_THREAD][V], vector_sums[VECS_PER_THREAD];  // prefix sums in a vector, in a load
     #pragma unroll
     for (int l = 0; l < VECS_PER_THREAD; l++) {
         Vector vector;
-        if (is_full) vector = *(const Vector *)(from + first + l * WARP_LOAD);
+        if (is_full) vector = *(const Vector *)(src + first + l * WARP_LOAD);
         else
             for (int v = 0; v < V; v++) {
                 long long i = first + l * WARP_LOAD + v;
-                vector.at[v] = i < width ? from[i] : Elem(0);
+                vector.data[v] = i < width ? src[i] : Elem(0);
             }
-        for (int v = 0; v < V; v++) in_vector[l][v] = (Sum)vector.at[v];
+        for (int v = 0; v < V; v++) in_vector[l][v] = (Sum)vector.data[v];
     }
     #pragma unroll
     for (int l = 0; l < VECS_PER_THREAD; l++) {
@@ -117,10 +117,10 @@ scan_rows(const Elem *x, Elem *out, Word *status, Word *ticket, long long width,
     #pragma unroll
     for (int l = 0; l < VECS_PER_THREAD; l++) {
         Vector vector;
-        for (int v = 0; v < V; v++) vector.at[v] = Elem(before + vector_sums[l] + in_vector[l][v]);
-        if (is_full) store((Vector *)(to + first + l * WARP_LOAD), vector);
+        for (int v = 0; v < V; v++) vector.data[v] = Elem(before + vector_sums[l] + in_vector[l][v]);
+        if (is_full) store((Vector *)(dst + first + l * WARP_LOAD), vector);
         else
             for (int v = 0; v < V; v++)
-                if (first + l * WARP_LOAD + v < width) to[first + l * WARP_LOAD + v] = vector.at[v];
+                if (first + l * WARP_LOAD + v < width) dst[first + l * WARP_LOAD + v] = vector.data[v];
     }
 }

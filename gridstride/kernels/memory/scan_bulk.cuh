@@ -2,12 +2,12 @@
 // blocks are resident at once. In each round every block processes one tile, and publishes its sum. From the sums of a
 // round each block computes the prefix of its own tile, and the prefix of the next round. Bulk copies prefetch tiles,
 // and a tile's sum is published one round before other blocks need it, so that waits are rare.
-// Defined above: the types Elem (of an element) and Sum (of a sum, 32 bits), THREADS, VECS_PER_THREAD (16-byte loads),
-// STAGES, BLOCKS (of the grid). A warp loads WARP_LOAD elements at once, and WARP_TILE elements of a tile.
+// Requires definitions of the types Elem (of an element) and Sum (of a sum, 32 bits), THREADS, VECS_PER_THREAD (16-byte
+// loads), STAGES, BLOCKS (of the grid). A warp loads WARP_LOAD elements at once, and WARP_TILE elements of a tile.
 constexpr int V = 16 / sizeof(Elem), WARP_LOAD = 32 * V, WARP_TILE = VECS_PER_THREAD * WARP_LOAD;
 constexpr int WARPS = THREADS / 32, TILE = WARPS * WARP_TILE;
 constexpr int TILE_BYTES = TILE * sizeof(Elem), WORDS_PER_LANE = (BLOCKS + 31) / 32;  // of the status
-struct alignas(16) Vector { Elem at[V]; };
+struct alignas(16) Vector { Elem data[V]; };
 
 // The status of a tile: 1 and its sum, stored as one word; 0 until the sum is known
 typedef unsigned long long Word;
@@ -80,7 +80,7 @@ scan_bulk(const Elem *x, Elem *out, Word *status, long long width, int tiles) {
             #pragma unroll
             for (int l = 0; l < VECS_PER_THREAD; l++) {
                 Vector vector = ((const Vector *)(elements + warp * WARP_TILE))[l * 32 + lane];
-                for (int v = 0; v < V; v++) warp_total += (Sum)vector.at[v];
+                for (int v = 0; v < V; v++) warp_total += (Sum)vector.data[v];
             }
             warp_total = warp_sum(warp_total);
             if (lane == 0) warp_sums[warp] = warp_total;
@@ -116,18 +116,18 @@ scan_bulk(const Elem *x, Elem *out, Word *status, long long width, int tiles) {
         #pragma unroll
         for (int l = 0; l < VECS_PER_THREAD; l++) {
             Vector vector = ((const Vector *)elements)[l * 32 + lane];
-            for (int v = 0; v < V; v++) in_vector[l][v] = (Sum)vector.at[v] + (v ? in_vector[l][v-1] : Sum(0));
+            for (int v = 0; v < V; v++) in_vector[l][v] = (Sum)vector.data[v] + (v ? in_vector[l][v-1] : Sum(0));
             vector_sums[l] = warp_scan(in_vector[l][V-1]);
         }
         #pragma unroll
         for (int l = 0; l < VECS_PER_THREAD; l++) {
             Sum load_sum = __shfl_sync(~0u, vector_sums[l], 31), prefix = before + previous_lane(vector_sums[l]);
             Vector vector;
-            for (int v = 0; v < V; v++) vector.at[v] = Elem(prefix + in_vector[l][v]);
+            for (int v = 0; v < V; v++) vector.data[v] = Elem(prefix + in_vector[l][v]);
             if (tile(current_round) < full_tiles) __stcg((uint4 *)(out + first + l * WARP_LOAD), *(uint4 *)&vector);
             else
                 for (int v = 0; v < V; v++)
-                    if (first + l * WARP_LOAD + v < width) out[first + l * WARP_LOAD + v] = vector.at[v];
+                    if (first + l * WARP_LOAD + v < width) out[first + l * WARP_LOAD + v] = vector.data[v];
             before += load_sum;
         }
     }

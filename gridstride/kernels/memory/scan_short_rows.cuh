@@ -5,15 +5,15 @@ scan_short_rows(const Elem *x, Elem *out, long long rows, int width) {
     const int lane = threadIdx.x % 32;
     const long long row = (long long)blockIdx.x * WARPS + threadIdx.x / 32;
     if (row >= rows) return;                                // all lanes of a warp
-    const Elem *from = x + row * width;
-    Elem *to = out + row * width;
+    const Elem *src = x + row * width;
+    Elem *dst = out + row * width;
     Sum in_vector[VECS_PER_THREAD][V], before = 0;          // prefix sums in a vector; the sum of the loads before
     #pragma unroll
     for (int l = 0; l < VECS_PER_THREAD; l++) {
         Vector vector;
         const int i = l * WARP_LOAD + lane * V;
-        if (i < width) vector = *(const Vector *)(from + i);
-        for (int v = 0; v < V; v++) in_vector[l][v] = i < width ? (Sum)vector.at[v] : Sum(0);
+        if (i < width) vector = *(const Vector *)(src + i);
+        for (int v = 0; v < V; v++) in_vector[l][v] = i < width ? (Sum)vector.data[v] : Sum(0);
     }
     #pragma unroll
     for (int l = 0; l < VECS_PER_THREAD; l++) {
@@ -21,8 +21,8 @@ scan_short_rows(const Elem *x, Elem *out, long long rows, int width) {
         const Sum inclusive = warp_scan(in_vector[l][V-1]), exclusive = before + previous_lane(inclusive);
         const int i = l * WARP_LOAD + lane * V;
         Vector vector;
-        for (int v = 0; v < V; v++) vector.at[v] = Elem(exclusive + in_vector[l][v]);
-        if (i < width) store((Vector *)(to + i), vector);
+        for (int v = 0; v < V; v++) vector.data[v] = Elem(exclusive + in_vector[l][v]);
+        if (i < width) store((Vector *)(dst + i), vector);
         before += __shfl_sync(~0u, inclusive, 31);
     }
 }

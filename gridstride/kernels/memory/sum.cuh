@@ -1,10 +1,10 @@
 // Sums rows of `width` elements. `blocks` blocks per row write a partial sum each, and a second launch adds these. A
 // block reads `block_vectors` vectors of V elements.
-// Defined above: the types Elem (of an element), Sum (of the accumulators) and Out (of a result), V (elements per
-// load), THREADS, IN_FLIGHT (loads in flight per thread). PDL_PRIMARY or PDL_SECONDARY is set in the two launches if
-// they use programmatic dependent launch on a Hopper GPU: the secondary kernel may begin when all blocks of the primary
-// one have started.
-struct alignas(V * sizeof(Elem)) Vector { Elem at[V]; };
+// Requires definitions of the types Elem (of an element), Sum (of the accumulators) and Out (of a result), V (elements
+// per load), THREADS, IN_FLIGHT (loads in flight per thread). PDL_PRIMARY or PDL_SECONDARY is set in the two launches
+// if they use programmatic dependent launch on a Hopper GPU: the secondary kernel may begin when all blocks of the
+// primary one have started.
+struct alignas(V * sizeof(Elem)) Vector { Elem data[V]; };
 constexpr int CHAINS = V < 4 ? V : 4;                       // independent chains of additions
 
 __device__ Sum warp_sum(Sum sum) {                          // returns the sum over the warp to lane 0
@@ -41,11 +41,11 @@ sum_rows(const Elem *x, Out *out, long long width, long long block_vectors, int 
         #pragma unroll
         for (int a = 0; a < IN_FLIGHT; a++)
             #pragma unroll
-            for (int v = 0; v < V; v++) sum[v % CHAINS] += (Sum)vector[a].at[v];
+            for (int v = 0; v < V; v++) sum[v % CHAINS] += (Sum)vector[a].data[v];
     }
     for (int a = 0; a < IN_FLIGHT; a++)                     // the last vectors, fewer than IN_FLIGHT
         if (i + a * stride < end)
-            for (int v = 0; v < V; v++) sum[v % CHAINS] += (Sum)vectors[i + a * stride].at[v];
+            for (int v = 0; v < V; v++) sum[v % CHAINS] += (Sum)vectors[i + a * stride].data[v];
     if (part == 0 && threadIdx.x < width % V) sum[0] += (Sum)elements[count * V + threadIdx.x];    // the last elements
     for (int c = 1; c < CHAINS; c++) sum[0] += sum[c];
     Sum total = block_sum(sum[0]);

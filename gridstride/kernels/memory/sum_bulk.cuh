@@ -1,10 +1,10 @@
 // Sums `width` elements that begin at a multiple of 16 bytes, on a Hopper GPU; each block writes one partial sum. Bulk
 // copies fill the STAGES stages of a pipeline in shared memory, one piece per stage, while the threads add the elements
 // of the oldest piece.
-// Defined above: the types Elem (of an element) and Sum (of a sum), THREADS, VECS_PER_THREAD (of 16 bytes, per piece),
-// STAGES.
+// Requires definitions of the types Elem (of an element) and Sum (of a sum), THREADS, VECS_PER_THREAD (of 16 bytes, per
+// piece), STAGES.
 constexpr int V = 16 / sizeof(Elem), PIECE_BYTES = 16 * VECS_PER_THREAD * THREADS;     // V: elements of a vector
-struct alignas(16) Vector { Elem at[V]; };
+struct alignas(16) Vector { Elem data[V]; };
 
 __global__ void __launch_bounds__(THREADS) sum_bulk(const Elem *x, Sum *out, long long width) {
     extern __shared__ __align__(128) char ring[];
@@ -34,7 +34,7 @@ __global__ void __launch_bounds__(THREADS) sum_bulk(const Elem *x, Sum *out, lon
         for (int p = 0; p < VECS_PER_THREAD; p++) {
             Vector vector = vectors[thread + p * THREADS];
             #pragma unroll
-            for (int v = 0; v < V; v++) sum[v] += (Sum)vector.at[v];
+            for (int v = 0; v < V; v++) sum[v] += (Sum)vector.data[v];
         }
         __syncthreads();                                    // all threads have read this stage: it may be filled again
         long long next = piece + (long long)STAGES * gridDim.x;

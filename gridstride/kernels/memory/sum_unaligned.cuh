@@ -17,11 +17,11 @@ sum_unaligned_rows(const Elem *x, Out *out, long long width) {
         #pragma unroll
         for (int a = 0; a < IN_FLIGHT; a++)
             #pragma unroll
-            for (int v = 0; v < V; v++) sum[v % CHAINS] += (Sum)vector[a].at[v];
+            for (int v = 0; v < V; v++) sum[v % CHAINS] += (Sum)vector[a].data[v];
     }
     for (int a = 0; a < IN_FLIGHT; a++)
         if (i + a * stride < count)
-            for (int v = 0; v < V; v++) sum[v % CHAINS] += (Sum)vectors[i + a * stride].at[v];
+            for (int v = 0; v < V; v++) sum[v % CHAINS] += (Sum)vectors[i + a * stride].data[v];
     const int first = threadIdx.x;                          // fewer than 2 * V elements remain
     if (first < width - count * V) sum[0] += (Sum)elements[first < head ? first : first + count * V];
     for (int c = 1; c < CHAINS; c++) sum[0] += sum[c];

@@ -1,7 +1,7 @@
 // Transposes matrices x (h x w) into out (w x h). A block transposes one tile in shared memory, so that loads and
 // stores are coalesced. Consecutive blocks transpose tiles of one column, so that they store to adjacent addresses.
-// Defined above: the type Elem (any type with the size of an element), TILE, THREADS, PAD (elements of padding per
-// row, which prevent bank conflicts).
+// Requires definitions of the type Elem (any type with the size of an element), TILE, THREADS, PAD (elements of padding
+// per row, which prevent bank conflicts).
 __global__ void __launch_bounds__(THREADS) transpose(const Elem *x, Elem *out, int h, int w) {
     __shared__ Elem tile[TILE][TILE + PAD];
     const int PER_THREAD = TILE * TILE / THREADS, ROW_STEP = THREADS / TILE;  // per thread: elements, distance in rows

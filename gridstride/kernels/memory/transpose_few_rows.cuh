@@ -1,8 +1,8 @@
 // Transposes matrices x (HEIGHT x w) with few rows into out (w x HEIGHT). A block transposes WIDTH columns of all rows,
 // whose results are adjacent in memory. It loads them row by row into shared memory, and stores them in their order in
 // memory, so that loads and stores are coalesced.
-// Defined above: the type Elem (any type with the size of an element), HEIGHT, WIDTH, THREADS, PAD (elements of
-// padding per row, which prevent bank conflicts).
+// Requires definitions of the type Elem (any type with the size of an element), HEIGHT, WIDTH, THREADS, PAD (elements
+// of padding per row, which prevent bank conflicts).
 __global__ void __launch_bounds__(THREADS) transpose_few_rows(const Elem *x, Elem *out, int w) {
     __shared__ Elem tile[HEIGHT][WIDTH + PAD];
     const int tiles = (w + WIDTH - 1) / WIDTH, matrix = blockIdx.x / tiles, first = blockIdx.x % tiles * WIDTH;

@@ -1,10 +1,10 @@
 // Writes the selected elements to the front of another array, in their order, in one pass by decoupled look-back.
-// Defined above: the constants of `order` (for elements that are not compared: KIND UNSIGNED), THREADS,
-// UNIQUE (selects the first of equal neighbours; otherwise `keep` selects), ALIGNED (loads of V elements are aligned),
+// Requires the constants of `order` (for elements that are not compared: KIND UNSIGNED), THREADS, UNIQUE
+// (selects the first of equal neighbours; otherwise `keep` selects), ALIGNED (loads of V elements are aligned),
 // WITH_POSITIONS (the indices of the selected elements are written, too).
 constexpr int V = 4, VECS_PER_THREAD = 4, WARPS = THREADS / 32, WARP_LOAD = 32 * V;
 constexpr int WARP_TILE = VECS_PER_THREAD * WARP_LOAD, TILE = WARPS * WARP_TILE;
-struct alignas(sizeof(Bits) == 8 ? 16 : V * sizeof(Bits)) Vector { Bits at[V]; };
+struct alignas(sizeof(Bits) == 8 ? 16 : V * sizeof(Bits)) Vector { Bits data[V]; };
 
 // The status of a tile: a state, and a count of selected elements. INVALID: not counted yet; AGGREGATE: the count of
 // the tile (its aggregate); PREFIX: the count up to the end of the tile (the inclusive prefix).
@@ -62,7 +62,7 @@ compact(const Bits *x, const unsigned char *keep, Bits *out, long long *position
         long long i = first + l * WARP_LOAD;
         if (is_full && ALIGNED) vector[l] = *(const Vector *)(x + i);
         else
-            for (int v = 0; v < V; v++) vector[l].at[v] = i + v < size ? x[i + v] : Bits(0);
+            for (int v = 0; v < V; v++) vector[l].data[v] = i + v < size ? x[i + v] : Bits(0);
     }
     unsigned packed = 0;                                    // the count per load, in 8 bits each
     #pragma unroll
@@ -70,10 +70,10 @@ compact(const Bits *x, const unsigned char *keep, Bits *out, long long *position
         long long i = first + l * WARP_LOAD;
         selected[l] = 0;
         if (UNIQUE) {
-            Bits previous = __shfl_up_sync(~0u, vector[l].at[V - 1], 1);
+            Bits previous = __shfl_up_sync(~0u, vector[l].data[V - 1], 1);
             if (lane == 0 && i > 0 && i <= size) previous = x[i - 1];
             for (int v = 0; v < V; v++) {
-                bool is_first = i + v == 0 || differ(v ? vector[l].at[v ? v - 1 : 0] : previous, vector[l].at[v]);
+                bool is_first = i + v == 0 || differ(v ? vector[l].data[v ? v - 1 : 0] : previous, vector[l].data[v]);
                 selected[l] |= unsigned(i + v < size && is_first) << v;
             }
         } else if (is_full && ALIGNED) {
@@ -119,19 +119,19 @@ compact(const Bits *x, const unsigned char *keep, Bits *out, long long *position
     }
     #pragma unroll
     for (int l = 0; l < VECS_PER_THREAD; l++) {
-        unsigned to = before_warp + offset[l];
+        unsigned index = before_warp + offset[l];
         #pragma unroll
         for (int v = 0; v < V; v++)
             if (selected[l] >> v & 1) {
-                exchange[to] = vector[l].at[v];
-                if (WITH_POSITIONS) exchange_positions[to] = first - begin + l * WARP_LOAD + v;
-                to++;
+                exchange[index] = vector[l].data[v];
+                if (WITH_POSITIONS) exchange_positions[index] = first - begin + l * WARP_LOAD + v;
+                index++;
             }
     }
     __syncthreads();
-    const long long to = before_tile;
+    const long long first_out = before_tile;
     for (int i = threadIdx.x; i < in_tile; i += THREADS) {
-        out[to + i] = exchange[i];
-        if (WITH_POSITIONS) positions[to + i] = begin + exchange_positions[i];
+        out[first_out + i] = exchange[i];
+        if (WITH_POSITIONS) positions[first_out + i] = begin + exchange_positions[i];
     }
 }

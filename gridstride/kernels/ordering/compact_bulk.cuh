@@ -3,12 +3,13 @@
 // publishes how many of its elements are selected. From the counts of a round each block computes where its own tile's
 // elements go, and where those of the next round begin. Bulk copies prefetch tiles, and a tile's count is published
 // one round before other blocks need it, so that waits are rare.
-// Defined above: Bits (of an element), THREADS, VECS_PER_THREAD (loads of V elements), STAGES, BLOCKS (of the grid).
+// Requires definitions of Bits (of an element), THREADS, VECS_PER_THREAD (loads of V elements), STAGES, BLOCKS (of the
+// grid).
 constexpr int V = 4, WARP_LOAD = 32 * V, WARPS = THREADS / 32, WARP_TILE = VECS_PER_THREAD * WARP_LOAD;
 constexpr int TILE = WARPS * WARP_TILE;
 constexpr int X_BYTES = TILE * sizeof(Bits), STAGE_BYTES = X_BYTES + TILE;       // elements, then a flag per element
 constexpr int PER_STORE = 16 / sizeof(Bits), WORDS_PER_LANE = (BLOCKS + 31) / 32;   // of the status
-struct alignas(sizeof(Bits) == 8 ? 16 : V * sizeof(Bits)) Vector { Bits at[V]; };
+struct alignas(sizeof(Bits) == 8 ? 16 : V * sizeof(Bits)) Vector { Bits data[V]; };
 
 // The status of a tile: 1 and its count of selected elements, in one word; 0 until the count is known
 typedef unsigned long long Word;
@@ -41,10 +42,10 @@ compact_bulk(const Bits *x, const unsigned char *keep, Bits *out, long long *tot
     auto tile = [&](int round) { return (long long)round * BLOCKS + block; };
     auto fill = [&](int round) {                            // called by one thread; a partial tile is loaded later
         if (round >= rounds || (tile(round) + 1) * TILE > size) return;
-        u32 to = address(ring + round % STAGES * STAGE_BYTES), bar = address(full + round % STAGES);
+        u32 dst = address(ring + round % STAGES * STAGE_BYTES), bar = address(full + round % STAGES);
         barrier_expect(bar, STAGE_BYTES);
-        bulk_copy_evict_first(to + X_BYTES, keep + tile(round) * TILE, TILE, bar);
-        bulk_copy_evict_first(to, x + tile(round) * TILE, X_BYTES, bar);
+        bulk_copy_evict_first(dst + X_BYTES, keep + tile(round) * TILE, TILE, bar);
+        bulk_copy_evict_first(dst, x + tile(round) * TILE, X_BYTES, bar);
     };
     if (threadIdx.x == 0) {
         for (int s = 0; s < STAGES; s++) barrier_init(address(full + s), 1);
@@ -129,22 +130,22 @@ compact_bulk(const Bits *x, const unsigned char *keep, Bits *out, long long *tot
         __syncthreads();
         if (current_round >= 0) {
             const Bits *elements = (const Bits *)(ring + current_round % STAGES * STAGE_BYTES) + first;
-            const long long to = before_tile;
-            const int shift = to % PER_STORE, end = shift + in_tile[current_round % 2];       // in exchange
+            const long long first_out = before_tile;
+            const int shift = first_out % PER_STORE, end = shift + in_tile[current_round % 2];       // in exchange
             #pragma unroll
             for (int l = 0; l < VECS_PER_THREAD; l++) {
                 const Vector vector = *(const Vector *)(elements + l * WARP_LOAD);
                 unsigned index = shift + before_warp[current_round % 2][warp] + current_offset[l];
                 #pragma unroll
                 for (int v = 0; v < V; v++)
-                    if (current_selected >> (V * l + v) & 1) exchange[index++] = vector.at[v];
+                    if (current_selected >> (V * l + v) & 1) exchange[index++] = vector.data[v];
             }
             __syncthreads();                                // exchange is complete, and the stage is free
             if (threadIdx.x == 0) {
                 fill(current_round + STAGES);
-                if (tile(current_round) == tiles - 1) *total = to + end - shift;
+                if (tile(current_round) == tiles - 1) *total = first_out + end - shift;
             }
-            Bits *aligned = out + (to - shift);             // at a multiple of 16 bytes
+            Bits *aligned = out + (first_out - shift);      // at a multiple of 16 bytes
             for (int i = threadIdx.x * PER_STORE; i < end; i += THREADS * PER_STORE)
                 if (i >= shift && i + PER_STORE <= end) *(uint4 *)(aligned + i) = *(const uint4 *)(exchange + i);
                 else

@@ -11,8 +11,9 @@
 // - The summing warp adds up the counts that all blocks have published for a round, which gives the index at which the
 //   selected elements of this block's tile begin. It starts SUM_LAG rounds late, so that it rarely has to poll.
 // mbarriers connect the warps of a block. Each of the SLOTS slots holds the counts and masks of one tile.
-// Defined above: Bits (of an element), WARPS (that write), VECTORS (512 elements of a chunk), STAGES (chunks in shared
-// memory, per warp; 0: elements are loaded to registers), LOAD_DISTANCE, COUNT_DISTANCE, SUM_LAG, BLOCKS (of the grid).
+// Requires definitions of Bits (of an element), WARPS (that write), VECTORS (512 elements of a chunk), STAGES (chunks
+// in shared memory, per warp; 0: elements are loaded to registers), LOAD_DISTANCE, COUNT_DISTANCE, SUM_LAG, BLOCKS (of
+// the grid).
 constexpr int GROUPS = 16 * VECTORS, CHUNK = 32 * GROUPS, TILE = WARPS * CHUNK;
 constexpr int SLOTS = COUNT_DISTANCE + 1, WORDS_PER_LANE = (BLOCKS + 31) / 32, GROUPS_AT_ONCE = 8;
 constexpr int CHUNK_BYTES = CHUNK * sizeof(Bits);
@@ -158,13 +159,13 @@ compact_resident(const Bits *x, const unsigned char *keep, Bits *out, long long 
         for (int i = lane; i < CHUNK && begin + i < size; i += 32) stage_of(round)[i] = x[begin + i];
         __syncwarp();
     };
-    auto load_elements = [&](Bits (&to)[GROUPS], int round) {
+    auto load_elements = [&](Bits (&elements)[GROUPS], int round) {
         if (round >= rounds) return;
-        const Bits *from = x + begin_of(round) + lane;
+        const Bits *warp_x = x + begin_of(round) + lane;
         #pragma unroll
         for (int g = 0; g < GROUPS; g++) {
             const unsigned mask = ((const unsigned *)shared.masks[round % SLOTS][warp])[g];
-            if (mask & 1u << lane) to[g] = from[g * 32];
+            if (mask & 1u << lane) elements[g] = warp_x[g * 32];
         }
     };
     if (BULK && lane == 0)
@@ -198,8 +199,8 @@ compact_resident(const Bits *x, const unsigned char *keep, Bits *out, long long 
             load_elements(next[LOAD_DISTANCE - 1], round + LOAD_DISTANCE);
         }
         barrier_wait(address(shared.ready + slot), round / SLOTS);
-        Bits *to = out + shared.before_tile[slot] + shared.warp_counts[slot][warp];
-        asm volatile("" : "+l"(to));                        // one address, to which offsets of 32 bits are added
+        Bits *warp_out = out + shared.before_tile[slot] + shared.warp_counts[slot][warp];
+        asm volatile("" : "+l"(warp_out));                        // one address, to which offsets of 32 bits are added
         #pragma unroll
         for (int g = 0; g < GROUPS; g += GROUPS_AT_ONCE) {
             uint4 masks[GROUPS_AT_ONCE / 4];
@@ -216,7 +217,7 @@ compact_resident(const Bits *x, const unsigned char *keep, Bits *out, long long 
             for (int i = 0; i < GROUPS_AT_ONCE; i++) {
                 const unsigned mask = ((const unsigned *)masks)[i];
                 const unsigned index = ((const unsigned *)before)[i / 2] >> i % 2 * 16 & 0xffff;
-                Bits *dst = to + (index + __popc(mask & ((1u << lane) - 1)));
+                Bits *dst = warp_out + (index + __popc(mask & ((1u << lane) - 1)));
                 if (mask & 1u << lane) *dst = elements[g + i];
             }
         }

@@ -1,8 +1,8 @@
 // Counts how often each digit occurs at each position of the keys of a row, for all passes of a radix sort: one read.
 // Also clears the status words of the first pass.
-// Defined above: the constants of `order`, THREADS, V (keys per load).
+// Requires definitions of the constants of `order`, THREADS, V (keys per load).
 constexpr int DIGITS = 256, PASSES = sizeof(Bits), COPIES = 32 / PASSES;
-struct alignas(V * sizeof(Bits)) Vector { Bits at[V]; };
+struct alignas(V * sizeof(Bits)) Vector { Bits data[V]; };
 
 __global__ void __launch_bounds__(THREADS)
 count_digits(const Bits *keys, unsigned *counts, unsigned *status, long long width, int blocks, int tiles) {
@@ -15,7 +15,7 @@ count_digits(const Bits *keys, unsigned *counts, unsigned *status, long long wid
     for (size_t i = (size_t)part * THREADS + threadIdx.x; i < (size_t)tiles * DIGITS; i += (size_t)blocks * THREADS)
         status[row * tiles * DIGITS + i] = 0;
     __syncthreads();
-    const Bits *from = keys + row * width;
+    const Bits *src = keys + row * width;
     auto count = [&](Bits key) {
         Bits ordered = order(key);
         #pragma unroll
@@ -24,15 +24,15 @@ count_digits(const Bits *keys, unsigned *counts, unsigned *status, long long wid
             atomicAdd(&copies[(pass * DIGITS + digit) * COPIES + threadIdx.x % COPIES], 1u);
         }
     };
-    const Vector *vectors = (const Vector *)from;
+    const Vector *vectors = (const Vector *)src;
     const long long num_vectors = width / V, step = (long long)blocks * THREADS;
     const long long first = (long long)part * THREADS + threadIdx.x;
     for (long long i = first; i < num_vectors; i += step) {
         Vector vector = vectors[i];
         #pragma unroll
-        for (int v = 0; v < V; v++) count(vector.at[v]);
+        for (int v = 0; v < V; v++) count(vector.data[v]);
     }
-    if (first < width % V) count(from[num_vectors * V + first]);
+    if (first < width % V) count(src[num_vectors * V + first]);
     __syncthreads();
     for (int i = threadIdx.x; i < PASSES * DIGITS; i += THREADS) {
         unsigned sum = 0;

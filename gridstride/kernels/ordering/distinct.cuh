@@ -1,8 +1,8 @@
 // Lists the distinct elements among keys of 1 or 2 bytes, which are marked in a bitmap of all possible keys.
-// Defined above: the constants of `order`, V (keys per load), MARK_THREADS, LIST_THREADS.
-// The bitmap has a bit per key, in ascending order, and one more word: nonzero if there is a NaN.
+// Requires definitions of the constants of `order`, V (keys per load), MARK_THREADS, LIST_THREADS. The bitmap has a bit
+// per key, in ascending order, and one more word: nonzero if there is a NaN.
 constexpr int WORDS = (1 << KEY_BITS) / 32;
-struct alignas(V * sizeof(Bits)) Vector { Bits at[V]; };
+struct alignas(V * sizeof(Bits)) Vector { Bits data[V]; };
 
 __device__ __forceinline__ bool is_nan(Bits key) { return KIND == FLOATING && Bits(key & ~SIGN) > INFINITE; }
 
@@ -23,7 +23,7 @@ mark_elements(const Bits *x, unsigned *bitmap, long long size) {
     for (long long i = first; i < num_vectors; i += step) {
         const Vector vector = ((const Vector *)x)[i];
         #pragma unroll
-        for (int v = 0; v < V; v++) mark(vector.at[v]);
+        for (int v = 0; v < V; v++) mark(vector.data[v]);
     }
     if (first < size % V) mark(x[num_vectors * V + first]);
     if (has_nan) atomicOr(&bitmap[WORDS], 1u);
@@ -61,11 +61,11 @@ list_elements(const unsigned *bitmap, Bits *out, long long *total) {
     }
     if (lane == 31) warp_sums[warp] = inclusive;
     __syncthreads();
-    unsigned to = inclusive - count;
-    for (int w = 0; w < warp; w++) to += warp_sums[w];
-    if (threadIdx.x == LIST_THREADS - 1) *total = has_nan ? -1 : to + count;
+    unsigned dst = inclusive - count;
+    for (int w = 0; w < warp; w++) dst += warp_sums[w];
+    if (threadIdx.x == LIST_THREADS - 1) *total = has_nan ? -1 : dst + count;
     #pragma unroll
     for (int i = 0; i < WORDS_PER_THREAD; i++)
         for (unsigned word = words[i]; word; word &= word - 1)
-            out[to++] = key_at((threadIdx.x * WORDS_PER_THREAD + i) * 32 + __ffs(word) - 1);
+            out[dst++] = key_at((threadIdx.x * WORDS_PER_THREAD + i) * 32 + __ffs(word) - 1);
 }

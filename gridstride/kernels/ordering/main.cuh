@@ -1,6 +1,6 @@
 // Host code of an exported kernel that orders or selects: makes random keys, checks every result, measures the time.
-// Defined above: OPERATOR, Key and Out (the types of input and result), K (of a top-k), cases (rows, width; the last
-// case is timed). The launches are defined below.
+// Requires definitions of OPERATOR, Key and Out (the types of input and result), K (of a top-k), cases (rows, width;
+// the last case is timed). The launches are defined below.
 void launch(int case_index, const Key *x, Out *out);
 
 // Fills x with random keys, some of which are equal (for a sort: with 32 random bits); the same in each run

@@ -1,9 +1,9 @@
 // One pass of a radix sort: writes the keys of each row, stably sorted by one digit, to another array. A block takes a
 // tile of the row, and finds the position of its first key of each digit by decoupled look-back. A pass is skipped for
 // rows whose keys all have the same digit, such as the high bytes of small integers.
-// Defined above: the constants of `order` and `rank`, ITEMS (keys per thread), MIN_BLOCKS (per SM), VALUES (moved with
-// the keys), the type Value, SEPARATE (values are exchanged in other shared memory than the keys, at the same time;
-// otherwise in the same memory after them, which allows larger tiles).
+// Requires definitions of the constants of `order` and `rank`, ITEMS (keys per thread), MIN_BLOCKS (per SM), VALUES
+// (moved with the keys), the type Value, SEPARATE (values are exchanged in other shared memory than the keys, at the
+// same time; otherwise in the same memory after them, which allows larger tiles).
 constexpr int TILE = THREADS * ITEMS, PASSES = sizeof(Bits);
 enum { NO_VALUES, POSITIONS, READ };                        // POSITIONS: the result is the index of each key, no keys
 // The status of a digit of a tile: a state and a count of keys. INVALID: not counted yet; AGGREGATE: the count of the
@@ -69,7 +69,7 @@ onesweep(const Bits *x, Bits *out, Bits *out_buffer, const Value *values, Value 
     const int tile = ticket, begin = tile * TILE, shift = 8 * pass;
     const int tile_keys = min(TILE, width - begin);         // keys in the tile
     const bool is_full = tile_keys == TILE;
-    const Bits *from = (is_first ? x : writes_buffer ? out : out_buffer) + row_begin + begin;
+    const Bits *src = (is_first ? x : writes_buffer ? out : out_buffer) + row_begin + begin;
     auto digit_of = [&](Bits key) { return unsigned(order(key) >> shift) & (DIGITS - 1); };
 
     Bits key[ITEMS];
@@ -77,7 +77,7 @@ onesweep(const Bits *x, Bits *out, Bits *out_buffer, const Value *values, Value 
     auto rank_at = [&](int i) { return ranks[i / 2] >> i % 2 * 16 & 0xffff; };
     const int first = warp * 32 * ITEMS + lane;             // a warp reads 32 * ITEMS consecutive keys
     #pragma unroll
-    for (int i = 0; i < ITEMS; i++) key[i] = is_full || first + i * 32 < tile_keys ? from[first + i * 32] : Bits(0);
+    for (int i = 0; i < ITEMS; i++) key[i] = is_full || first + i * 32 < tile_keys ? src[first + i * 32] : Bits(0);
     auto digit_at = [&](int i) {                            // past the end of the row: the last digit
         return is_full || first + i * 32 < tile_keys ? digit_of(key[i]) : DIGITS - 1;
     };
@@ -145,11 +145,11 @@ onesweep(const Bits *x, Bits *out, Bits *out_buffer, const Value *values, Value 
     if (VALUES != NO_VALUES && SEPARATE) exchange_all_values();
     __syncthreads();
 
-    Bits *to = (writes_buffer ? out_buffer : out) + row_begin;
-    Value *to_values = (writes_buffer ? values_buffer : out_values) + row_begin;
+    Bits *dst = (writes_buffer ? out_buffer : out) + row_begin;
+    Value *dst_values = (writes_buffer ? values_buffer : out_values) + row_begin;
     auto store_value = [&](unsigned i, Value value) {
         if (VALUES == POSITIONS && is_last) positions[row_begin + i] = value;
-        else to_values[i] = value;
+        else dst_values[i] = value;
     };
     unsigned digits[(ITEMS + 3) / 4] = {};                  // of the keys that this thread writes, four of 8 bits each
     #pragma unroll
@@ -159,7 +159,7 @@ onesweep(const Bits *x, Bits *out, Bits *out_buffer, const Value *values, Value 
             const Bits k = exchange[from_rank];
             const unsigned digit = digit_of(k);
             digits[i / 4] |= digit << i % 4 * 8;
-            if (VALUES != POSITIONS || !is_last) to[base[digit] + from_rank] = k;
+            if (VALUES != POSITIONS || !is_last) dst[base[digit] + from_rank] = k;
             if (VALUES != NO_VALUES && SEPARATE) store_value(base[digit] + from_rank, exchange_values[from_rank]);
         }
     }

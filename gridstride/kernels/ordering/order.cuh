@@ -1,6 +1,6 @@
 // `order` maps the bits of a key to an unsigned integer that has the same order.
-// Defined above: the type Bits (unsigned, of the size of a key), KIND (of the keys), MANTISSA (bits, for floats),
-// DESCENDING.
+// Requires definitions of the type Bits (unsigned, of the size of a key), KIND (of the keys), MANTISSA (bits, for
+// floats), DESCENDING.
 enum { UNSIGNED, SIGNED, FLOATING };
 constexpr int KEY_BITS = 8 * sizeof(Bits);
 constexpr Bits SIGN = Bits(1) << (KEY_BITS - 1), INFINITE = Bits(SIGN - 1) >> MANTISSA << MANTISSA;

@@ -1,5 +1,5 @@
 // Ranks the keys of a block by a digit, stably: each warp matches the digits of its lanes and counts them.
-// Defined above: THREADS.
+// Requires definitions of THREADS.
 constexpr int DIGITS = 256, WARPS = THREADS / 32;
 
 // Returns the mask of the lanes with the same digit. nvcc compiles the body of the loop to five instructions; with

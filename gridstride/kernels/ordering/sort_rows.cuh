@@ -1,5 +1,5 @@
 // Sorts each row in one block, stably, by a radix sort in shared memory.
-// Defined above: the constants of `order` and `rank`, ITEMS (keys per thread), the type Stored (of a value),
+// Requires definitions of the constants of `order` and `rank`, ITEMS (keys per thread), the type Stored (of a value),
 // WITH_VALUES (values are moved, too), WITH_POSITIONS (the index of each key is written instead of the keys).
 constexpr int TILE = THREADS * ITEMS;
 
@@ -58,10 +58,10 @@ sort_rows(const Bits *keys, Bits *sorted, const Stored *values, Stored *sorted_v
     }
     #pragma unroll
     for (int i = 0; i < ITEMS; i++) {
-        int to = first + i * 32;
-        if (to >= width) continue;
-        if (WITH_POSITIONS) positions[row + to] = position[i];
-        else sorted[row + to] = key[i];
-        if (WITH_VALUES) sorted_values[row + to] = values[row + position[i]];
+        int index = first + i * 32;
+        if (index >= width) continue;
+        if (WITH_POSITIONS) positions[row + index] = position[i];
+        else sorted[row + index] = key[i];
+        if (WITH_VALUES) sorted_values[row + index] = values[row + position[i]];
     }
 }

@@ -1,7 +1,7 @@
 // Sorts each row in one warp, stably, by a bitonic network of shuffles. A lane holds ITEMS elements: those at lane,
 // lane + 32, ... of the row. Elements are compared by key, then by position, so that equal keys keep their order.
-// Defined above: the constants of `order`, THREADS, ITEMS (a power of two), the type Stored (of a value), WITH_VALUES,
-// WITH_POSITIONS (the index of each key is written instead of the keys).
+// Requires definitions of the constants of `order`, THREADS, ITEMS (a power of two), the type Stored (of a value),
+// WITH_VALUES, WITH_POSITIONS (the index of each key is written instead of the keys).
 struct Element { Bits ordered; int position; };
 
 __device__ __forceinline__ bool precedes(Element a, Element b) {
@@ -45,10 +45,10 @@ sort_short_rows(const Bits *keys, Bits *sorted, const Stored *values, Stored *so
             }
     #pragma unroll
     for (int i = 0; i < ITEMS; i++) {
-        int to = lane + i * 32;
-        if (to >= width) continue;
-        if (WITH_POSITIONS) positions[row + to] = elements[i].position;
-        else sorted[row + to] = keys[row + elements[i].position];
-        if (WITH_VALUES) sorted_values[row + to] = values[row + elements[i].position];
+        int index = lane + i * 32;
+        if (index >= width) continue;
+        if (WITH_POSITIONS) positions[row + index] = elements[i].position;
+        else sorted[row + index] = keys[row + elements[i].position];
+        if (WITH_VALUES) sorted_values[row + index] = values[row + elements[i].position];
     }
 }

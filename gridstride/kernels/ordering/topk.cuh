@@ -1,13 +1,13 @@
 // Finds the first K elements of each row in the order of `order`, sorted, and reads the row once. `blocks` blocks share
 // a row: each of them writes its first K elements, as candidates, and a second launch finds the first K of these.
-// Defined above: the constants of `order` (KEY_BITS up to 32; DESCENDING for the largest elements), THREADS, ITEMS
-// (elements per thread and iteration), V (elements per load), K, CAPACITY (of the buffer; a power of two, at least K +
-// min(K, THREADS) * ITEMS), SORT_THRESHOLD (the buffer is sorted when it has more words), GROUPS (of threads, for the
-// first limit), CANDIDATES (reads the candidates of another launch), the type Loaded (of what a thread loads: Bits, or
-// Word of candidates), FINAL (writes values and indices), PDL_PRIMARY and PDL_SECONDARY (of the two kernels of a
-// programmatic dependent launch).
+// Requires definitions of the constants of `order` (KEY_BITS up to 32; DESCENDING for the largest elements), THREADS,
+// ITEMS (elements per thread and iteration), V (elements per load), K, CAPACITY (of the buffer; a power of two, at
+// least K + min(K, THREADS) * ITEMS), SORT_THRESHOLD (the buffer is sorted when it has more words), GROUPS (of threads,
+// for the first limit), CANDIDATES (reads the candidates of another launch), the type Loaded (of what a thread loads:
+// Bits, or Word of candidates), FINAL (writes values and indices), PDL_PRIMARY and PDL_SECONDARY (of the two kernels of
+// a programmatic dependent launch).
 typedef unsigned long long Word;
-struct alignas(V * sizeof(Bits)) Vector { Bits at[V]; };
+struct alignas(V * sizeof(Bits)) Vector { Bits data[V]; };
 constexpr int STEP = THREADS * ITEMS;
 
 // An element as one word, smaller words first: its order, then its index. No two words of a row are equal, so the
@@ -77,7 +77,7 @@ topk(const Bits *x, const Word *candidates, Word *candidates_out, Bits *values, 
             else if (first + V <= end) {
                 Vector vector = *(const Vector *)(elements + first);
                 #pragma unroll
-                for (int v = 0; v < V; v++) next[i + v] = vector.at[v];
+                for (int v = 0; v < V; v++) next[i + v] = vector.data[v];
             } else
                 for (int v = 0; v < V; v++) next[i + v] = first + v < end ? elements[first + v] : Bits(0);
         }
@@ -118,14 +118,14 @@ topk(const Bits *x, const Word *candidates, Word *candidates_out, Bits *values, 
             #pragma unroll
             for (int i = 0; i < ITEMS; i++) num_below += word_at(i) < limit;
             if (num_below && !is_appended) {
-                int to = atomicAdd(&count, num_below);
-                is_appended = to + num_below <= CAPACITY;
-                is_last = to + num_below > SORT_THRESHOLD;
+                int index = atomicAdd(&count, num_below);
+                is_appended = index + num_below <= CAPACITY;
+                is_last = index + num_below > SORT_THRESHOLD;
                 if (is_appended) {
                     #pragma unroll
-                    for (int i = 0; i < ITEMS; i++) if (word_at(i) < limit) buffer[to++] = word_at(i);
+                    for (int i = 0; i < ITEMS; i++) if (word_at(i) < limit) buffer[index++] = word_at(i);
                 } else {
-                    for (; to < CAPACITY; to++) buffer[to] = NONE;
+                    for (; index < CAPACITY; index++) buffer[index] = NONE;
                     atomicExch(&has_failed, 1);
                 }
             }

@@ -1,7 +1,7 @@
 // Dequantizes a matrix w of 4 or 8 bits per element to 16-bit floats. A step of a warp is a block of 16 rows and 128
-// columns of w, stored in the order in which the threads need it (fragments.py). Defined above: Elem (type of scales
-// and zero points), KIND, GROUP (columns that share a scale; 0: the whole row), ZEROS (there are zero points), MAGIC
-// (the bits of 128 or 1024 in Elem, twice) and FRACTION (bits of the fraction of Elem).
+// columns of w, stored in the order in which the threads need it (fragments.py). Requires definitions of Elem (type of
+// scales and zero points), KIND, GROUP (columns that share a scale; 0: the whole row), ZEROS (there are zero points),
+// MAGIC (the bits of 128 or 1024 in Elem, twice) and FRACTION (bits of the fraction of Elem).
 constexpr int BITS = KIND == INT4 || KIND == NF4 || KIND == NVFP4 ? 4 : 8, STEP = 128, LOADS = BITS / 2;
 // GROUP_COLUMNS: columns of a step that share a scale; SCALES: scales per step and row
 constexpr int GROUP_COLUMNS = GROUP ? GROUP : STEP, SCALES = STEP / GROUP_COLUMNS;

@@ -1,8 +1,8 @@
 // Computes out = (A @ B.T) * a_scales * b_scales, with one scale per row of A (M x K) and of B (N x K). A and B are
 // e4m3 or 8-bit integers; out is bfloat16. A cluster of two blocks computes a tile of 2*BM x BN; both blocks need the
 // same tile of B, which is loaded once, by multicast.
-// Defined above: BM, BN, BK (128 bytes), STAGES, GROUP (rows of tiles that are visited together), wgmma, and Sum, the
-// type of the accumulators.
+// Requires definitions of BM, BN, BK (128 bytes), STAGES, GROUP (rows of tiles that are visited together), wgmma, and
+// Sum, the type of the accumulators.
 constexpr int A_BYTES = BM*BK, B_BYTES = BN*BK;                     // of the tiles of one stage
 
 // Keeps the compiler from moving accesses to the accumulators across a call, like `fence_accumulators` for floats.

@@ -1,7 +1,7 @@
 // Computes the int8 product out = (a @ b.T) * a_scales * b_scales for few rows of a, as in eight_bits.cuh. It is
 // memory-bound, because b is read once. A warp computes WARP_COLUMNS columns of out (rows of b). Each lane loads 16
 // bytes of each row at a time, and dp4a multiplies four elements of b by four of a and accumulates.
-// Defined above: Out (type of out), ROWS (the largest number of rows of a), WARP_COLUMNS, WARPS (per block).
+// Requires definitions of Out (type of out), ROWS (the largest number of rows of a), WARP_COLUMNS, WARPS (per block).
 __device__ int dot(const int4 &a_pack, const int4 &b_pack, int sum) {
     sum = __dp4a(a_pack.y, b_pack.y, __dp4a(a_pack.x, b_pack.x, sum));
     return __dp4a(a_pack.w, b_pack.w, __dp4a(a_pack.z, b_pack.z, sum));

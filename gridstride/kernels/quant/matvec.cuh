@@ -1,7 +1,8 @@
 // Computes y = x @ w.T + bias for a few rows of x and a quantized matrix w (dequantize.cuh), on tensor cores. It is
-// memory-bound, because w is read once. Defined above: BATCH_TILES (groups of 8 rows of x), TILES (tiles of 16 rows of
-// w per warp), ROW_WARPS (warps along the rows of w), K_WARPS (split-K: warps that split the columns), IN_FLIGHT (steps
-// in flight per warp), BLOCKS (per SM), BIAS. `zeros` are the zero points, or the scale of an NVFP4 matrix.
+// memory-bound, because w is read once. Requires definitions of BATCH_TILES (groups of 8 rows of x), TILES (tiles of 16
+// rows of w per warp), ROW_WARPS (warps along the rows of w), K_WARPS (split-K: warps that split the columns),
+// IN_FLIGHT (steps in flight per warp), BLOCKS (per SM), BIAS. `zeros` are the zero points, or the scale of an NVFP4
+// matrix.
 constexpr int ROWS = 16 * TILES * ROW_WARPS;                // rows of w per block
 // With few rows of x, the accumulators of a group are scaled when they are complete. With many rows they would need too
 // many registers, so the elements of w are scaled instead, which rounds them once more.
@@ -27,7 +28,7 @@ multiply_packed(const Elem *x, const uint4 *w, const u32 *scales, const u32 *zer
     const int iterations = ((steps + K_WARPS - 1) / K_WARPS + IN_FLIGHT - 1) / IN_FLIGHT;  // each has IN_FLIGHT steps
     StepData in_flight[IN_FLIGHT][TILES];
 
-    auto load = [&](StepData (&to)[TILES], int row_block, int step) {
+    auto load = [&](StepData (&dst)[TILES], int row_block, int step) {
         if (row_block >= row_blocks || step >= steps) return;
         #pragma unroll
         for (int i = 0; i < TILES; i++) {
@@ -35,15 +36,15 @@ multiply_packed(const Elem *x, const uint4 *w, const u32 *scales, const u32 *zer
             if (tile >= tiles) return;
             const size_t step_index = (size_t)tile * steps + step;
             #pragma unroll
-            for (int l = 0; l < LOADS; l++) to[i].words[l] = __ldcs(w + (step_index * LOADS + l) * 32 + lane);
+            for (int l = 0; l < LOADS; l++) dst[i].words[l] = __ldcs(w + (step_index * LOADS + l) * 32 + lane);
             if constexpr (GROUP > 0)
                 #pragma unroll
                 for (int s = 0; s < LANE_SCALES; s++)
-                    to[i].scales[s] = load_scales(scales, (step_index * SCALES + lane_group(s, t)) * 8 + r);
+                    dst[i].scales[s] = load_scales(scales, (step_index * SCALES + lane_group(s, t)) * 8 + r);
             if constexpr (ZEROS)
                 #pragma unroll
                 for (int s = 0; s < SCALES; s++)
-                    to[i].zeros[s] = __ldg(zeros + (GROUP ? step_index * SCALES + s : tile) * 8 + r);
+                    dst[i].zeros[s] = __ldg(zeros + (GROUP ? step_index * SCALES + s : tile) * 8 + r);
         }
     };
     float total[TILES][BATCH_TILES][4];

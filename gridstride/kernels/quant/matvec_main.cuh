@@ -1,7 +1,7 @@
 // Host code of an exported product with quantized weights: makes random inputs, checks results against double, and
-// times the last size. Defined above: the sizes (cases: rows of x, rows and columns of w), the type Elem (of x, y and
-// the scales), KIND, GROUP (columns that share a scale; 0: the whole row), CODEBOOK (the values of NF4) and the
-// tolerance (UNIT_ROUNDOFF). The launches are defined below.
+// times the last size. Requires definitions of the sizes (cases: rows of x, rows and columns of w), the type Elem (of
+// x, y and the scales), KIND, GROUP (columns that share a scale; 0: the whole row), CODEBOOK (the values of NF4) and
+// the tolerance (UNIT_ROUNDOFF). The launches are defined below.
 void launch(int case_index, const Elem *x, const unsigned char *words, const Elem *scales, Elem *y);
 
 constexpr int BITS = KIND == INT4 || KIND == NF4 ? 4 : 8, STEP = 128, GROUP_COLUMNS = GROUP ? GROUP : STEP;

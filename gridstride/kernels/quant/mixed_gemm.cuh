@@ -8,11 +8,11 @@
 // computed, otherwise a stage while the one before it is computed: that is faster for small tiles, whose products take
 // less time than their dequantization.
 //
-// Defined above: BN (rows of x per block), WGS (consumer warpgroups), CK (split-K: blocks of a cluster that split
-// the columns), STAGES, PER_PRODUCT, BIAS, CONSUMER_REGISTERS (registers of a consumer thread), TMA_STORES (persistent
-// blocks store y by TMA, while the next tile is loaded; needs CK = 1), OUT (rows of x per store), RASTER (tiles of x
-// that blocks process at the same time), PDL (programmatic dependent launch, as in hopper_f16.py: every thread waits
-// before its first access to global memory), and the names of store_transposed.cuh and store_split_k.cuh.
+// Requires definitions of BN (rows of x per block), WGS (consumer warpgroups), CK (split-K: blocks of a cluster that
+// split the columns), STAGES, PER_PRODUCT, BIAS, CONSUMER_REGISTERS (registers of a consumer thread), TMA_STORES
+// (persistent blocks store y by TMA, while the next tile is loaded; needs CK = 1), OUT (rows of x per store), RASTER
+// (tiles of x that blocks process at the same time), PDL (programmatic dependent launch, as in hopper_f16.py: every
+// thread waits before its first access to global memory), and the names of store_transposed.cuh and store_split_k.cuh.
 constexpr int HALF_LOADS = LOADS / 2, HALF_SCALES = GROUP == 16 ? 4 : GROUP == 32 ? 2 : 1;
 constexpr int X_BYTES = BN * 128, W_BYTES = 4 * WGS * 512 * HALF_LOADS;                     // per stage
 constexpr int SCALE_BYTES = GROUP ? 4 * WGS * PAIRS_BYTES * HALF_SCALES : 0, ZERO_BYTES = ZEROS ? SCALE_BYTES : 0;
@@ -63,12 +63,12 @@ __device__ void scale_both_rows(u32 (&a)[4], u32 pair) {
 struct StageData { u32 words[BITS], scales[HALF_SCALES], zeros[HALF_SCALES]; };
 
 // `words`, `scales` and `zeros` are in shared memory.
-__device__ void load_stage(const char *words, const char *scales, const u32 *zeros, StageData &to) {
-    load_words(words, to.words);
+__device__ void load_stage(const char *words, const char *scales, const u32 *zeros, StageData &dst) {
+    load_words(words, dst.words);
     #pragma unroll
     for (int i = 0; i < HALF_SCALES && GROUP > 0; i++) {
-        to.scales[i] = shared_scales(scales, i * 8 + threadIdx.x % 32 / 4);
-        if constexpr (ZEROS) to.zeros[i] = zeros[i * 8 + threadIdx.x % 32 / 4];
+        dst.scales[i] = shared_scales(scales, i * 8 + threadIdx.x % 32 / 4);
+        if constexpr (ZEROS) dst.zeros[i] = zeros[i * 8 + threadIdx.x % 32 / 4];
     }
 }
 
@@ -91,10 +91,10 @@ __device__ void dequantize(const StageData &stage, int i, const u32 *codebook, c
 __device__ void prefetch(const TensorMap &x) { asm volatile("prefetch.tensormap [%0];" :: "l"(&x) : "memory"); }
 
 // Loads 8 lines of 128 bytes per tile of 16 rows of w
-__device__ void tma_load_lines(u32 to, const TensorMap &w, int tile, int line, u32 bar) {
+__device__ void tma_load_lines(u32 dst, const TensorMap &w, int tile, int line, u32 bar) {
     asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes "
                  "[%0], [%1, {%2, %3, %4}], [%5];"
-                 :: "r"(to), "l"(&w), "r"(0), "r"(line), "r"(tile), "r"(bar) : "memory");
+                 :: "r"(dst), "l"(&w), "r"(0), "r"(line), "r"(tile), "r"(bar) : "memory");
 }
 
 // Waits at the named barrier of the consumers; the first ones are those of the warpgroups
@@ -157,18 +157,18 @@ multiply_mixed(const __grid_constant__ TensorMap x, const __grid_constant__ Tens
             for (int tile = blockIdx.x / CK; tile < tiles; tile += gridDim.x / CK) {
                 const int2 position = tile_position(tile);
                 for (int half = 2 * begin; half < 2 * end; half++) {
-                    const u32 bar = full + 8 * s, to = address(shared + s * STAGE_BYTES);
+                    const u32 bar = full + 8 * s, dst = address(shared + s * STAGE_BYTES);
                     const int w_tile = position.x * 4 * WGS;
                     barrier_wait(empty + 8 * s, phase - 1);
                     barrier_expect(bar, X_BYTES + W_BYTES + SCALE_BYTES + ZERO_BYTES);
-                    if constexpr (BITS == 4) tma_load(to + X_BYTES, w, w_tile, half * 128, bar);
-                    else tma_load_lines(to + X_BYTES, w, w_tile, half * 8, bar);
-                    tma_load(to, x, position.y * BN, half * 64, bar);
+                    if constexpr (BITS == 4) tma_load(dst + X_BYTES, w, w_tile, half * 128, bar);
+                    else tma_load_lines(dst + X_BYTES, w, w_tile, half * 8, bar);
+                    tma_load(dst, x, position.y * BN, half * 64, bar);
                     constexpr int WORDS_PER_HALF = PAIRS_BYTES / 4 * HALF_SCALES;
                     const int group = (SCALES == 1 ? half / 2 : half) * WORDS_PER_HALF;
-                    if constexpr (GROUP > 0) tma_load(to + X_BYTES + W_BYTES, scale_map, w_tile, group, bar);
+                    if constexpr (GROUP > 0) tma_load(dst + X_BYTES + W_BYTES, scale_map, w_tile, group, bar);
                     if constexpr (ZERO_BYTES > 0)
-                        tma_load(to + X_BYTES + W_BYTES + SCALE_BYTES, zero_map, w_tile, group, bar);
+                        tma_load(dst + X_BYTES + W_BYTES + SCALE_BYTES, zero_map, w_tile, group, bar);
                     if (++s == STAGES) { s = 0; phase++; }
                 }
             }
@@ -191,11 +191,11 @@ multiply_mixed(const __grid_constant__ TensorMap x, const __grid_constant__ Tens
             }
             int prev_stage = -1;                            // the stage of the previous products
             StageData data[2];
-            const auto load_next = [&](StageData &to) {     // waits for stage s
+            const auto load_next = [&](StageData &dst) {     // waits for stage s
                 barrier_wait(full + 8 * s, phase);
                 const char *words = shared + s * STAGE_BYTES + X_BYTES;
                 const char *pairs = words + W_BYTES + warp * PAIRS_BYTES * HALF_SCALES;
-                load_stage(words + warp * 512 * HALF_LOADS, pairs, (const u32 *)(pairs + SCALE_BYTES), to);
+                load_stage(words + warp * 512 * HALF_LOADS, pairs, (const u32 *)(pairs + SCALE_BYTES), dst);
             };
             const auto advance = [&] { if (++s == STAGES) { s = 0; phase++; } };
             const auto multiply = [&](u32 (&w_part)[4], u64 x_part, bool is_first) {

@@ -1,6 +1,6 @@
 // Host code of an exported 8-bit product: makes random inputs, checks elements in all parts of the result against
-// double, and times the last size. Defined above: the sizes (cases: M, N, K), INTEGERS (the operands are integers, not
-// e4m3), and TERM_TOLERANCE (the tolerance of a sum). The launches are defined below.
+// double, and times the last size. Requires definitions of the sizes (cases: M, N, K), INTEGERS (the operands are
+// integers, not e4m3), and TERM_TOLERANCE (the tolerance of a sum). The launches are defined below.
 void launch(int case_index, const unsigned char *a, const unsigned char *b, __nv_bfloat16 *out, const float *a_scales,
             const float *b_scales);
 

@@ -1,7 +1,7 @@
 // Computes y = x @ w.T + bias for up to eight rows of x and a quantized matrix w (dequantize.cuh), on a Hopper GPU.
 // Each warp has its own pipeline of bulk copies to shared memory: STAGES chunks of CHUNK steps. A block processes 16
-// rows of w at a time, and its warps take the chunks of these rows round-robin. Defined above: WARPS, CHUNK, STAGES,
-// BIAS. `zeros` are the zero points, or the scale of an NVFP4 matrix.
+// rows of w at a time, and its warps take the chunks of these rows round-robin. Requires definitions of WARPS, CHUNK,
+// STAGES, BIAS. `zeros` are the zero points, or the scale of an NVFP4 matrix.
 constexpr int STEP_BYTES = 512 * LOADS, SCALE_BYTES = GROUP ? PAIRS_BYTES * SCALES : 0;      // per step
 constexpr int STAGE_BYTES = CHUNK * (STEP_BYTES + SCALE_BYTES * (1 + ZEROS));
 constexpr bool SCALE_ACCUMULATORS = GROUP && KIND != NVFP4;      // NVFP4: `unpack` scales
@@ -25,13 +25,13 @@ multiply_streamed(const Elem *x, const uint4 *w, const u32 *scales, const u32 *z
         if (next_row_tile < row_tiles) {
             const int size = min(CHUNK, steps - next_chunk * CHUNK);
             const size_t first_step = (size_t)next_row_tile * steps + next_chunk * CHUNK;
-            const u32 to = address(ring + s * STAGE_BYTES), bar = full + 8 * s;
+            const u32 dst = address(ring + s * STAGE_BYTES), bar = full + 8 * s;
             barrier_expect(bar, size * (STEP_BYTES + SCALE_BYTES * (1 + ZEROS)));
-            bulk_copy_evict_first(to, w + first_step * (STEP_BYTES / 16), size * STEP_BYTES, bar);
+            bulk_copy_evict_first(dst, w + first_step * (STEP_BYTES / 16), size * STEP_BYTES, bar);
             if constexpr (GROUP > 0)
-                bulk_copy(to + CHUNK * STEP_BYTES, scales + first_step * (SCALE_BYTES / 4), size * SCALE_BYTES, bar);
+                bulk_copy(dst + CHUNK * STEP_BYTES, scales + first_step * (SCALE_BYTES / 4), size * SCALE_BYTES, bar);
             if constexpr (GROUP > 0 && ZEROS)
-                bulk_copy(to + CHUNK * (STEP_BYTES + SCALE_BYTES), zeros + first_step * (SCALE_BYTES / 4),
+                bulk_copy(dst + CHUNK * (STEP_BYTES + SCALE_BYTES), zeros + first_step * (SCALE_BYTES / 4),
                           size * SCALE_BYTES, bar);
         }
         next_chunk += WARPS;

@@ -1,12 +1,12 @@
 // Writes a quantized matrix w (dequantize.cuh) as 16-bit floats, row-major. A warp dequantizes a step: 16 rows and 128
 // columns. Each thread holds eight contiguous columns of two rows, and stores each row's columns at once.
-// Defined above: WARPS (per block), VECTOR (rows begin at multiples of 16 bytes).
-__device__ void store_eight(Elem *to, int columns, uint4 v) {
-    if (VECTOR && columns >= 8) *(uint4 *)to = v;
+// Requires definitions of WARPS (per block), VECTOR (rows begin at multiples of 16 bytes).
+__device__ void store_eight(Elem *dst, int columns, uint4 v) {
+    if (VECTOR && columns >= 8) *(uint4 *)dst = v;
     else
         #pragma unroll
         for (int c = 0; c < 8; c++)
-            if (c < columns) to[c] = ((const Elem *)&v)[c];
+            if (c < columns) dst[c] = ((const Elem *)&v)[c];
 }
 
 // Multiplies a pair of elements by the scale of their block; for NVFP4, whose elements already contain the scales of
@@ -19,7 +19,7 @@ __device__ u32 apply_scale(u32 a, u32 scale, float matrix_scale) {
 }
 
 __global__ void __launch_bounds__(32 * WARPS)
-unpack_matrix(const uint4 *w, const u32 *scales, const u32 *zeros, Elem *to, int rows, int k) {
+unpack_matrix(const uint4 *w, const u32 *scales, const u32 *zeros, Elem *dst, int rows, int k) {
     extern __shared__ u32 codebook[];                       // for NF4
     const int lane = threadIdx.x % 32, r = lane / 4, t = lane % 4, steps = (k + STEP - 1) / STEP;
     if constexpr (KIND == NF4) { fill_codebook<32 * WARPS>(codebook); __syncthreads(); }
@@ -49,7 +49,7 @@ unpack_matrix(const uint4 *w, const u32 *scales, const u32 *zeros, Elem *to, int
             for (int i = 0; i < 2; i++) {                   // the upper row, the lower one
                 const int row = tile * 16 + i * 8 + r;
                 if (row < rows)
-                    store_eight(to + (size_t)row * k + column, k - column,
+                    store_eight(dst + (size_t)row * k + column, k - column,
                                 {apply_scale(a[0][i], scale[i], matrix_scale),
                                  apply_scale(a[0][i + 2], scale[i], matrix_scale),
                                  apply_scale(a[1][i], scale[i], matrix_scale),

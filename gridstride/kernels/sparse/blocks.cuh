@@ -2,7 +2,7 @@
 // after the other, and `columns` has their positions along k; the blocks of block row r begin at index row_offsets[r].
 // x is n x k, y is n x rows. Two warpgroups multiply a block by 256 rows of x: each has half of the rows of w if BR is
 // 128, else half of x.
-// Defined above: BR, STAGES, the constants of `store_transposed.cuh`, and wgmma.
+// Requires definitions of BR, STAGES, the constants of `store_transposed.cuh`, and wgmma.
 constexpr int BN = 256, A_BYTES = BR*128, B_BYTES = BN*128;
 constexpr bool SPLIT_N = BR == 64;
 

@@ -1,6 +1,6 @@
 // Computes out = w @ x for a sparse w in CSR. `values` and `columns` have the elements of w and their columns; row r
-// begins at index row_offsets[r]. x is k x n, out is rows x n, both row-major. Accumulators are float. Defined above:
-// Elem (the type of all elements), and V (elements per load).
+// begins at index row_offsets[r]. x is k x n, out is rows x n, both row-major. Accumulators are float. Requires
+// definitions of Elem (the type of all elements), and V (elements per load).
 struct alignas(V*sizeof(Elem)) Vector { Elem v[V]; };
 
 // A warp multiplies a row of w by 32*V columns of x.
@@ -16,10 +16,10 @@ __global__ void __launch_bounds__(256) multiply_rows(const int *row_offsets, con
         float value = in_bounds ? float(values[start + lane]) : 0;
         #pragma unroll 4
         for (int i = 0; i < min(32, end - start); i++) {
-            int from = __shfl_sync(~0u, column, i);
+            int x_row = __shfl_sync(~0u, column, i);
             float scale = __shfl_sync(~0u, value, i);
             if (c >= n) continue;
-            Vector v = *(const Vector *)(x + (size_t)from*n + c);
+            Vector v = *(const Vector *)(x + (size_t)x_row*n + c);
             #pragma unroll
             for (int j = 0; j < V; j++) sum[j] += scale*float(v.v[j]);
         }

@@ -1,14 +1,14 @@
 // Host code of an exported product with a sparse matrix: makes random inputs, checks results against double, and times
-// the last size. Defined above: the type of all elements (Elem), the product (KIND; BR: rows of a block),
+// the last size. Requires definitions of the type of all elements (Elem), the product (KIND; BR: rows of a block),
 // UNIT_ROUNDOFF, NONZERO_PER_THOUSAND (how many of 1000 blocks or elements are nonzero), and the sizes (cases: rows of
 // w, rows of x, k; for CSR columns of x). The launches are defined below.
 struct Matrix { Elem *dense, *values; unsigned *words; int *row_offsets, *columns; };
 
 void launch(int case_index, const Matrix &w, const Elem *x, Elem *y);
 
-inline int read(const int *from) {
+inline int read(const int *src) {
     int res;
-    OK(cudaMemcpy(&res, from, 4, cudaMemcpyDefault));
+    OK(cudaMemcpy(&res, src, 4, cudaMemcpyDefault));
     return res;
 }
 

@@ -1,9 +1,9 @@
 // Computes y = x @ w.T (+ bias) for a w with 2:4 sparsity along k. `values` (rows x k/2) has the nonzero elements,
 // `metadata` their positions, one word per thread and 64 elements along k. x is n x k, y is n x rows, all of 16-bit
 // floats. A cluster of CM x CN blocks computes CM*BM rows of w by CN*BN rows of x at a time; tiles that several blocks
-// need are loaded once, by multicast. Defined above: BM, BN, BK (of a stage, along k: w stores half as many elements),
-// STAGES, WGS (consumer warpgroups), CM, CN, GROUP (rows of tiles that are visited together), the constants of
-// `store_transposed.cuh`, and wgmma_sp.
+// need are loaded once, by multicast. Requires definitions of BM, BN, BK (of a stage, along k: w stores half as many
+// elements), STAGES, WGS (consumer warpgroups), CM, CN, GROUP (rows of tiles that are visited together), the constants
+// of `store_transposed.cuh`, and wgmma_sp.
 constexpr int A_BYTES = BM*BK, B_BYTES = BN*BK*2, CLUSTER = CM*CN;
 
 // Returns the descriptor of a tile of w, whose rows of 64 bytes TMA has swizzled.
@@ -20,9 +20,9 @@ __device__ void tile_position(int tile, int row_tiles, int column_tiles, int &tr
 
 // Loads this block's part of a box of ROWS rows of ROW_BYTES bytes, and multicasts it to all `blocks`.
 template<int PARTS, int ROWS, int ROW_BYTES>
-__device__ void load_part(u32 to, const TensorMap &x, int r, int c, u32 bar, int part, short blocks) {
-    if (PARTS == 1) tma_load(to, x, r, c, bar);
-    else tma_load_multicast(to + part*(ROWS/PARTS)*ROW_BYTES, x, r + part*(ROWS/PARTS), c, bar, blocks);
+__device__ void load_part(u32 dst, const TensorMap &x, int r, int c, u32 bar, int part, short blocks) {
+    if (PARTS == 1) tma_load(dst, x, r, c, bar);
+    else tma_load_multicast(dst + part*(ROWS/PARTS)*ROW_BYTES, x, r + part*(ROWS/PARTS), c, bar, blocks);
 }
 
 // Issues d (+)= the product of one stage, with the first or the second of two words of metadata.
@@ -89,12 +89,12 @@ multiply_24(const __grid_constant__ TensorMap values, const __grid_constant__ Te
         for (int tile = blockIdx.x/CLUSTER; tile < row_tiles*column_tiles; tile += gridDim.x/CLUSTER) {
             tile_position(tile, row_tiles, column_tiles, tr, tc);
             int row = (tr*CM + i)*BM + wg*M*64;
-            const uint2 *from[M];
+            const uint2 *src[M];
             uint2 e[2][M];                                          // metadata of two stages, and of the next two
             #pragma unroll
             for (int x = 0; x < M; x++) {
-                from[x] = metadata + (size_t)min(row/64 + x, tiles-1)*pairs*128 + t;
-                e[0][x] = e[1][x] = *from[x];
+                src[x] = metadata + (size_t)min(row/64 + x, tiles-1)*pairs*128 + t;
+                e[0][x] = e[1][x] = *src[x];
             }
             for (int step = 0; step < steps; step += 4) {
                 #pragma unroll
@@ -108,7 +108,7 @@ multiply_24(const __grid_constant__ TensorMap values, const __grid_constant__ Te
                     if (++s == STAGES) { s = 0; phase++; }
                     if (i%2 == 0)                                   // the registers of its metadata are free, too
                         #pragma unroll
-                        for (int x = 0; x < M; x++) e[1 - i/2][x] = from[x][min((step + i)/2 + 1, pairs-1)*128];
+                        for (int x = 0; x < M; x++) e[1 - i/2][x] = src[x][min((step + i)/2 + 1, pairs-1)*128];
                 }
             }
             wgmma_wait<0>();

@@ -1,11 +1,11 @@
 // Computes y = x @ w.T (+ bias) for a w with 2:4 sparsity along k and few rows of x, with `mma.sp`. The product is
 // memory-bound: each byte of w is loaded once, straight into registers, and the warps of a block split the columns of
 // 16 rows of w, so that many loads are in flight. `values` (rows x k/2) has the nonzero elements, `metadata` their
-// positions, two words per thread and 128 elements along k. x is n x k, y is n x rows. Defined above: N_TILES (tiles of
-// 8 rows of x), WARPS, BIAS, Elem (a 16-bit float), and mma_sp.
+// positions, two words per thread and 128 elements along k. x is n x k, y is n x rows. Requires definitions of N_TILES
+// (tiles of 8 rows of x), WARPS, BIAS, Elem (a 16-bit float), and mma_sp.
 constexpr int ROWS = 16, TILE_K = 128;
 
-__device__ u32 load_pair(const Elem *from, bool in_bounds) { return in_bounds ? __ldg((const u32 *)from) : 0; }
+__device__ u32 load_pair(const Elem *src, bool in_bounds) { return in_bounds ? __ldg((const u32 *)src) : 0; }
 
 // Adds the product of 32 elements along k, from `column` on.
 template<int SELECTOR> __device__ void multiply_step(float (&d)[N_TILES][4], const Elem *values, const Elem *x,

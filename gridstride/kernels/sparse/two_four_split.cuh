@@ -1,8 +1,8 @@
 // Computes y = x @ w.T (+ bias) for a w with 2:4 sparsity along k, with too few tiles for all SMs: the CK blocks of a
 // cluster split the columns of a tile of w (split-K), and add their partial sums. `values`, `metadata`, x and y are
-// those of two_four.cuh. A stage has 128 elements along k, of which w stores 64, and their metadata. Defined above:
-// BM and BN (rows of w and of x per block), WGS (consumer warpgroups, of 64 rows of w each), STAGES, CK, the
-// constants of `store_split_k.cuh`, and wgmma_sp.
+// those of two_four.cuh. A stage has 128 elements along k, of which w stores 64, and their metadata. Requires
+// definitions of BM and BN (rows of w and of x per block), WGS (consumer warpgroups, of 64 rows of w each), STAGES, CK,
+// the constants of `store_split_k.cuh`, and wgmma_sp.
 constexpr int A_BYTES = BM * 128, HALF_B_BYTES = BN * 128, B_BYTES = 2 * HALF_B_BYTES, METADATA_BYTES = BM * 16;
 constexpr int STAGE_BYTES = A_BYTES + B_BYTES + METADATA_BYTES;
 
