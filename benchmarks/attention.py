@@ -74,9 +74,9 @@ def check_near_reference(job, candidates):
 
 def call_without_hopper(run):
     "Call `run` with the kernels for a GPU without Hopper's instructions"
-    real_device, attentions.this_device = attentions.this_device, lambda: Device(132, False)
+    real_device, attentions.current_device_properties = attentions.current_device_properties, lambda: Device(132, False)
     try: return run()
-    finally: attentions.this_device = real_device
+    finally: attentions.current_device_properties = real_device
 
 
 def timed_rows(job, seconds):

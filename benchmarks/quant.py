@@ -178,8 +178,8 @@ def dp4a_case(case):
 
 def check_snr(got, want):
     "Raise unless the signal-to-noise ratio is above 40 dB: rounding to bfloat16 leaves 50 dB, and sums of e4m3 14 bits"
-    decibels = formats.decibels(want, got[:, :CHECKED_ROWS])
-    if not decibels > 40: raise ValueError(f'expected a signal-to-noise ratio above 40 dB, got {decibels:.1f}')
+    snr_db = formats.snr_db(want, got[:, :CHECKED_ROWS])
+    if not snr_db > 40: raise ValueError(f'expected a signal-to-noise ratio above 40 dB, got {snr_db:.1f}')
 
 
 def case_rows(case, seconds):

@@ -14,7 +14,7 @@ import warnings
 
 import torch
 from gridstride.kernels.quant import pack, unpack
-from gridstride.kernels.quant.formats import decibels
+from gridstride.kernels.quant.formats import snr_db
 from gridstride.support.tables import Table
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
@@ -101,7 +101,7 @@ def main():
         for key, name, got, tensors in tool(w):
             bits = 8*sum(o.nbytes for o in tensors)/w.numel()
             equal = fraction_equal(got, our_values[key])
-            rows.append((key, [name, f'{bits:.3f}', f'{decibels(w, got):.2f}', f'{equal:.1%}']))
+            rows.append((key, [name, f'{bits:.3f}', f'{snr_db(w, got):.2f}', f'{equal:.1%}']))
     versions = ', '.join(f'{o} {version(o)}' for o in ('torch', *TOOLS) if version(o))
     for key, (description, _) in OURS.items():
         table_rows = [fields for row_key, fields in rows if row_key == key]

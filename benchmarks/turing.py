@@ -86,7 +86,7 @@ def note_numba(kernel, grid, block, shared, stream, *args, **named):
 def never(): return False
 
 
-def turing_device(): return Device(sms(), False)  # noqa: F821 (`this_device` has the names)
+def turing_device(): return Device(sms(), False)  # noqa: F821 (`current_device_properties` has the names)
 
 
 def refuse(name):
@@ -98,7 +98,7 @@ def select_for_turing():
     from gridstride.kernels.ladder import require_bfloat16
     require_bfloat16.__code__ = refuse.__code__
     module = sys.modules[require_bfloat16.__module__]
-    module.runs_hopper.__code__, module.this_device.__code__ = never.__code__, turing_device.__code__
+    module.runs_hopper.__code__, module.current_device_properties.__code__ = never.__code__, turing_device.__code__
 
 
 def observe():

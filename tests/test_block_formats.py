@@ -5,7 +5,7 @@ import pytest
 import torch
 from gridstride.kernels.quant import formats
 from gridstride.kernels.quant.block_formats import (BLOCK_FORMATS, E2M1_VALUES, e2m1_codes, e2m1_values, e8m0_codes,
-                                                    e8m0_values, quantize_blocks, restore_blocks)
+                                                    e8m0_values, quantize_blocks, dequantize_blocks)
 
 LARGEST = dict(mxfp8=448, mxfp4=6, nvfp4=6)
 
@@ -44,7 +44,7 @@ def test_elements_are_the_nearest_of_their_block(kind, rounding):
     elements = ml_dtypes.float8_e4m3fn if kind == 'mxfp8' else ml_dtypes.float4_e2m1fn
     values = np.arange(256 if kind == 'mxfp8' else 16, dtype=np.uint8).view(elements).astype(np.float64)
     every = torch.tensor(values[np.isfinite(values)]).view(-1, 1, 1)*steps
-    got = restore_blocks(q).double()
+    got = dequantize_blocks(q).double()
     assert ((got - w).abs() <= (every - w).abs().amin(0) + 1e-6*steps*LARGEST[kind]).all()
     maxima = w.unflatten(1, (-1, block)).abs().amax(-1).double()
     ratio = (maxima/scales/LARGEST[kind])[maxima > scales.max()*2**-9]         # smaller NVFP4 scales are subnormal
@@ -57,10 +57,10 @@ def test_an_outlier_costs_its_own_block_alone():
     w = weights(16, 256)
     w[:, 5] *= 50
     inside = slice(32, None)
-    by_row = formats.restore(formats.symmetric(w, 4))
+    by_row = formats.dequantize_ints(formats.symmetric(w, 4))
     for kind in ('mxfp4', 'nvfp4'):
-        got = restore_blocks(quantize_blocks(w, kind))
-        assert formats.decibels(w[:, inside], got[:, inside]) > 17 > formats.decibels(w[:, inside], by_row[:, inside])
+        got = dequantize_blocks(quantize_blocks(w, kind))
+        assert formats.snr_db(w[:, inside], got[:, inside]) > 17 > formats.snr_db(w[:, inside], by_row[:, inside])
 
 
 def test_bits_per_element():

@@ -323,7 +323,7 @@ def test_what_is_exported_is_what_is_launched(program, monkeypatch):
     seen = []
     for module in (image_calls, sequences):
         monkeypatch.setattr(module, 'launch', lambda calls, x, **arrays: seen.extend(calls))
-    monkeypatch.setattr(image_calls, 'this_device', lambda: H100)
+    monkeypatch.setattr(image_calls, 'current_device_properties', lambda: H100)
     monkeypatch.setattr(implicit_gemm, 'is_faster', lambda problem: True)
     for n, channels, height, width, out_channels, kernel, stride, padding in program.cases[:-1]:
         def made(*shape, dtype=getattr(torch, program.dtype)): return torch.empty(shape, dtype=dtype)

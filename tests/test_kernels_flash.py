@@ -71,7 +71,7 @@ def test_a_window_and_a_scale():
 
 
 def by_mma_sync(monkeypatch):
-    monkeypatch.setattr(attentions, 'this_device', lambda: Device(132, False))
+    monkeypatch.setattr(attentions, 'current_device_properties', lambda: Device(132, False))
 
 
 @pytest.mark.slow

@@ -210,7 +210,8 @@ def test_blocks_that_stay_go_round(tuned, monkeypatch):
     x, w, b = elements((75, 64), (64,), (64,))
     for is_hopper in (True, False):
         for module in ('activations', 'norms'):
-            monkeypatch.setattr(f'gridstride.kernels.fused.{module}.this_device', lambda: Device(2, is_hopper))
+            monkeypatch.setattr(f'gridstride.kernels.fused.{module}.current_device_properties',
+                                lambda: Device(2, is_hopper))
         tuned(_NORM_BACKWARD={4: (64, 16, 2)}, _REGISTERS_PER_SM=128*128, _BIAS_GELU_BACKWARD={4: (32, 2, 1)},
               _is_direct=lambda *sizes: False)
         how, on = calls.Norm(False, True, False, False), Device(2, is_hopper)

@@ -85,7 +85,7 @@ def test_hopper_of_several_new_tokens_in_float16():
     both(made((2, 70, 0, 1, 129), 48, torch.float16, length=3), splits=3, scale=.1)
 
 
-def by_mma_sync(monkeypatch): monkeypatch.setattr(decoding, 'this_device', lambda: Device(8, False))
+def by_mma_sync(monkeypatch): monkeypatch.setattr(decoding, 'current_device_properties', lambda: Device(8, False))
 
 
 @pytest.mark.slow
@@ -226,7 +226,7 @@ def test_an_exported_program_finds_itself_right(monkeypatch, capfd):
 def test_what_is_exported_is_what_is_launched(way, monkeypatch):
     "As on an H100; nothing is run"
     seen = []
-    monkeypatch.setattr(decoding, 'this_device', lambda: H100._replace(is_hopper=way.kernel == 'hopper'))
+    monkeypatch.setattr(decoding, 'current_device_properties', lambda: H100._replace(is_hopper=way.kernel == 'hopper'))
     monkeypatch.setattr(decoding, 'launch', lambda found, x, **arrays: seen.append((found[0], ())))
     monkeypatch.setattr(decoding, 'launch_mapped', lambda call, boxes, x, **arrays: seen.append((call, boxes)))
     for batch, keys in programs.CHECKED_SIZES:

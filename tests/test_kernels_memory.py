@@ -82,7 +82,7 @@ def small(monkeypatch):
     "Shares, rings and tiles that are small, so that small tensors need many"
     for name, value in dict(_SMALL_PLAN=operators.LoadPlan(2**10, 64, 2), _MIN_BULK_BYTES=1,
                             BULK=dict(THREADS=64, VECS_PER_THREAD=2, STAGES=3), SCAN_BULK=dict(THREADS=64, STAGES=3),
-                            this_device=lambda: Device(3, True)).items():
+                            current_device_properties=lambda: Device(3, True)).items():
         monkeypatch.setattr(operators, name, value)
     caches = operators.sum_launches, operators.bulk_sum_launches, operators.argmax_launches, operators.scan_launches
     for o in caches: o.cache_clear()
@@ -97,7 +97,7 @@ def names(calls): return [c.name for c in calls[0]]
 @pytest.mark.parametrize('n', [2**12 + 7, 2**13])
 def test_several_blocks_share_a_row(n, small):
     x = elements((2, n))
-    problem = 'float32', 2, n, 4, operators.this_device()
+    problem = 'float32', 2, n, 4, operators.current_device_properties()
     assert names(operators.sum_launches(*problem)) == ['sum_rows']*2
     assert names(operators.argmax_launches(*problem)) == ['argmax_rows', 'argmax_partials']
     for axis in (None, -1):
@@ -111,7 +111,8 @@ def test_several_blocks_share_a_row(n, small):
 def test_a_cluster_reads_a_row(name, small):
     "Six blocks, whose first one writes; ties are in several of them, and NaN wins"
     x = elements((3, 6000//operators.DTYPE_BYTES[name]), TYPES[name])
-    (call,), _ = operators.argmax_launches(name, *x.shape, 16//operators.DTYPE_BYTES[name], operators.this_device())
+    gpu = operators.current_device_properties()
+    (call,), _ = operators.argmax_launches(name, *x.shape, 16//operators.DTYPE_BYTES[name], gpu)
     assert (call.cluster, call.grid) == ((6, 1, 1), (18,))
     if name == 'float32': x[1, 1400] = x[1, 1450] = torch.nan
     same(argmax(x, -1), x.argmax(-1))
@@ -122,7 +123,7 @@ def test_the_rings_of_a_hopper_gpu(small):
     "Several iterations of them, and a partial piece or tile at the end"
     for n in (20_003, 511, 4):
         x = elements(n)
-        problem = 'float32', 1, n, 4, operators.this_device()
+        problem = 'float32', 1, n, 4, operators.current_device_properties()
         assert names(operators.bulk_sum_launches(*problem)) == ['sum_bulk', 'sum_rows']
         assert names(operators.scan_launches(*problem)) == ['scan_bulk']
         same(multistage_sum(x), x.sum())
@@ -133,7 +134,7 @@ def test_the_rings_of_a_hopper_gpu(small):
 
 def test_tiles_look_back(small, monkeypatch):
     "As on a GPU without bulk copies"
-    monkeypatch.setattr(operators, 'this_device', lambda: Device(3, False))
+    monkeypatch.setattr(operators, 'current_device_properties', lambda: Device(3, False))
     monkeypatch.setattr(operators, 'SCAN', dict(THREADS=64, VECS_PER_THREAD=1, MIN_BLOCKS=1))
     for shape in ((9_003,), (3, 1024)):
         x = elements(shape)

@@ -115,7 +115,7 @@ def test_a_slice_that_begins_between():
 
 
 def test_two_passes_without_a_cluster(monkeypatch):
-    monkeypatch.setattr(losses, 'this_device', lambda: Device(3, False))
+    monkeypatch.setattr(losses, 'current_device_properties', lambda: Device(3, False))
     monkeypatch.setattr(losses, '_ROW_BYTES_PER_BLOCK', 2**9)             # several blocks for a row of gradients
     losses.gradients_launch.cache_clear()
     is_right(*logits(5, 200), 'mean', in_place=True)

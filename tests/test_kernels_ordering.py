@@ -90,7 +90,7 @@ def small_patch(patch):
     for name, value in SMALL.items(): patch.setattr(sorts, name, value)
     tiles = {size: sorts.Tile(256, 3, 1, size == 8) for size in (1, 2, 4, 8)}
     patch.setattr(sorts, '_MEDIUM_TILES', tiles)
-    patch.setattr(sorts, 'this_device', lambda: H100._replace(sms=1))
+    patch.setattr(sorts, 'current_device_properties', lambda: H100._replace(sms=1))
     patch.setattr(top_k, '_MIN_BLOCK_ELEMENTS', 300)
 
 
@@ -139,13 +139,14 @@ def test_selected_elements(name, size): assert_same(selected(name, size))
 def test_resident_blocks_compact_by_rounds(name, monkeypatch):
     "Tiles of several rounds, the last of which is partial, or exactly one tile"
     monkeypatch.setattr(compaction, '_MIN_BULK_BYTES', 1)
-    monkeypatch.setattr(compaction, 'this_device', lambda: H100._replace(sms=3))
+    monkeypatch.setattr(compaction, 'current_device_properties', lambda: H100._replace(sms=3))
     monkeypatch.setattr(compaction, '_BULK', {size: compaction.Bulk(64, 2, 3, 1) for size in (1, 4)})
     compaction.compact_launches.cache_clear()
     x, keep = keys(name, (5000,)), torch.rand(5000, generator=torch.Generator().manual_seed(1)) < .4
     for n in (512, 3*512, 5000): same(compact(x[:n], keep[:n]), x[:n][keep[:n]])
     for all_or_nothing in (keep | True, keep & False): same(compact(x, all_or_nothing), x[all_or_nothing])
-    calls, tiles = compaction.compact_launches(KEY_TYPES[name], 5000, False, 16, False, compaction.this_device())
+    gpu = compaction.current_device_properties()
+    calls, tiles = compaction.compact_launches(KEY_TYPES[name], 5000, False, 16, False, gpu)
     assert calls[0].cooperative and calls[0].grid == (3,) and tiles == 10
     compaction.compact_launches.cache_clear()
 
@@ -155,14 +156,15 @@ def test_resident_blocks_compact_by_rounds(name, monkeypatch):
 def test_warps_of_resident_blocks_count_ahead(name, monkeypatch):
     "Elements loaded to registers (float32) and by bulk copies (uint8); the tiles as above"
     for name_of_limit in ('_MIN_BULK_BYTES', '_MIN_RESIDENT_BYTES'): monkeypatch.setattr(compaction, name_of_limit, 1)
-    monkeypatch.setattr(compaction, 'this_device', lambda: H100._replace(sms=3))
+    monkeypatch.setattr(compaction, 'current_device_properties', lambda: H100._replace(sms=3))
     few_warps = {1: compaction.Resident(2, 1, 3, 1, 2, 1), 4: compaction.Resident(2, 1, 0, 2, 2, 1)}
     monkeypatch.setattr(compaction, '_RESIDENT', few_warps)
     compaction.compact_launches.cache_clear()
     x, keep = keys(name, (12_000,)), torch.rand(12_000, generator=torch.Generator().manual_seed(1)) < .4
     for n in (1024, 3*1024, 12_000): same(compact(x[:n], keep[:n]), x[:n][keep[:n]])
     for all_or_nothing in (keep | True, keep & False): same(compact(x, all_or_nothing), x[all_or_nothing])
-    calls, tiles = compaction.compact_launches(KEY_TYPES[name], 12_000, False, 16, False, compaction.this_device())
+    gpu = compaction.current_device_properties()
+    calls, tiles = compaction.compact_launches(KEY_TYPES[name], 12_000, False, 16, False, gpu)
     assert calls[0].cooperative and calls[0].grid == (3,) and tiles == 12
     compaction.compact_launches.cache_clear()
 

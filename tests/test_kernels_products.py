@@ -339,7 +339,7 @@ def test_what_an_mlp_launches_is_exported(monkeypatch):
     "As on an H100, at the sizes that are timed; nothing is run"
     seen = []
     monkeypatch.setattr(launches, 'launch_prepared', lambda prepare, how, x, arrays: seen.append(how[0]))
-    monkeypatch.setattr(launches, 'this_device', lambda: H100)
+    monkeypatch.setattr(launches, 'current_device_properties', lambda: H100)
     x, up, down = (torch.empty(*o, dtype=HALF, device='meta') for o in ((8192, 4096), (14336, 4096), (4096, 14336)))
     inputs = [o.requires_grad_() for o in (x, up, down, up[:, 0].detach(), down[:, 0].detach())]
     mlps._Mlp.apply(*inputs, 'gelu', True).sum().backward()

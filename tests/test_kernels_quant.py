@@ -5,13 +5,13 @@ from functools import partial
 import pytest
 import torch
 from gridstride.kernels import dequantize, quantize
-from gridstride.kernels.call_tables import CallRecorder
+from gridstride.kernels.launch_replay import CallRecorder
 from gridstride.kernels.layers import format_us
 from gridstride.kernels.quant import (QuantLinear, calls, formats, fragments, matvec, mixed, multiply_fp8,
                                       multiply_int8, pack, unpack)
 from gridstride.kernels.quant import sources
 from gridstride.kernels.quant.mixed import MixedTile
-from gridstride.kernels.quant.formats import affine, fp8, nf4, nf4_codebook, restore, restore_nf4, symmetric
+from gridstride.kernels.quant.formats import affine, fp8, nf4, nf4_codebook, dequantize_ints, dequantize_nf4, symmetric
 from gridstride.kernels.ladder.rung import H100, Device
 from exhaustive import included_values, mark_exhaustive
 from one_unit import one_unit
@@ -54,7 +54,7 @@ def test_integers_are_the_nearest(bits, group):
     "No number of the format is nearer, but for the roundings of float32: two of 2^-24 of up to 255 steps"
     w = weights(6, 96)
     for q in (symmetric(w, bits, group), affine(w, bits, group), symmetric(w, bits, group, torch.bfloat16)):
-        step, got = scale_of_each(q.scales, w), restore(q).double()
+        step, got = scale_of_each(q.scales, w), dequantize_ints(q).double()
         low, high = (0, 2**bits - 1) if q.zeros is not None else (-2**(bits-1), 2**(bits-1) - 1)
         zero = scale_of_each(q.zeros, w) if q.zeros is not None else 0
         every = (torch.arange(low, high + 1).double().view(-1, 1, 1) - zero)*step
@@ -66,30 +66,30 @@ def test_integers_are_the_nearest(bits, group):
 def test_nothing_is_further_than_half_a_step():
     w = weights(8, 64)
     for q in (symmetric(w, 4, 16), affine(w, 4, 16)):
-        assert ((restore(q) - w).abs() <= scale_of_each(q.scales, w)*.5001).all()
+        assert ((dequantize_ints(q) - w).abs() <= scale_of_each(q.scales, w)*.5001).all()
 
 
 def test_zero_stays_zero():
     w = weights(4, 64).abs() + 1
     w[:, ::7] = 0
-    for got in (restore(symmetric(w, 4, 32)), restore(affine(w, 4, 32)), restore_nf4(nf4(w, 32))):
+    for got in (dequantize_ints(symmetric(w, 4, 32)), dequantize_ints(affine(w, 4, 32)), dequantize_nf4(nf4(w, 32))):
         assert (got[:, ::7] == 0).all()
-    for q in (symmetric(0*w, 4), affine(0*w, 4)): assert (restore(q) == 0).all()
-    assert (fp8(0*w)[0].float() == 0).all() and (restore_nf4(nf4(0*w)) == 0).all()
+    for q in (symmetric(0*w, 4), affine(0*w, 4)): assert (dequantize_ints(q) == 0).all()
+    assert (fp8(0*w)[0].float() == 0).all() and (dequantize_nf4(nf4(0*w)) == 0).all()
 
 
 def test_what_is_on_one_side_has_a_bit_more_with_a_zero():
     w = weights(16, 256).abs()
-    assert formats.decibels(w, restore(affine(w, 4))) > formats.decibels(w, restore(symmetric(w, 4))) + 5
+    assert formats.snr_db(w, dequantize_ints(affine(w, 4))) > formats.snr_db(w, dequantize_ints(symmetric(w, 4))) + 5
 
 
 def test_smaller_groups_and_a_search_lose_less():
     w = weights(16, 256)
     w[:, 5] *= 20                                           # an outlier in each row
-    lost = [formats.decibels(w, restore(symmetric(w, 4, o))) for o in ('tensor', 'row', 64, 16)]
+    lost = [formats.snr_db(w, dequantize_ints(symmetric(w, 4, o))) for o in ('tensor', 'row', 64, 16)]
     assert lost == sorted(lost)
     plain, best = symmetric(weights(16, 256), 3), formats.search_scales(weights(16, 256), 3)
-    error = [((restore(o) - weights(16, 256))**2).sum(1) for o in (plain, best)]
+    error = [((dequantize_ints(o) - weights(16, 256))**2).sum(1) for o in (plain, best)]
     assert (error[1] <= error[0]).all() and error[1].sum() < .8*error[0].sum()
 
 
@@ -106,7 +106,7 @@ def test_a_tensor_has_one_scale():
     p = pack(w, 'int8', 'tensor', True)
     want = affine(w, 8, 'tensor', torch.float16)
     assert p.scales[:1, :, :4].unique().numel() == 1 and p.group == 'row'
-    torch.testing.assert_close(unpack(p), restore(want), rtol=0, atol=0)
+    torch.testing.assert_close(unpack(p), dequantize_ints(want), rtol=0, atol=0)
 
 
 def test_the_codebook_is_the_published_one():
@@ -120,8 +120,8 @@ def test_nf4_is_the_nearest_of_its_codebook():
     w = weights(6, 128)
     q = nf4(w, 64)
     every = torch.tensor(nf4_codebook()).view(-1, 1, 1)*scale_of_each(q.scales, w)
-    assert ((restore_nf4(q) - w).abs() <= (every - w).abs().amin(0) + 1e-6).all()
-    assert formats.decibels(w, restore_nf4(q)) > formats.decibels(w, restore(symmetric(w, 4, 64)))
+    assert ((dequantize_nf4(q) - w).abs() <= (every - w).abs().amin(0) + 1e-6).all()
+    assert formats.snr_db(w, dequantize_nf4(q)) > formats.snr_db(w, dequantize_ints(symmetric(w, 4, 64)))
 
 
 def test_fp8_has_four_bits_of_each_number():
@@ -146,8 +146,8 @@ def test_bits_come_back(bits):
 
 def test_decibels():
     w = torch.tensor([3., 4.])
-    assert formats.decibels(w, w + torch.tensor([.3, .4])) == pytest.approx(20, abs=1e-4)
-    assert formats.decibels(w, w) == float('inf')
+    assert formats.snr_db(w, w + torch.tensor([.3, .4])) == pytest.approx(20, abs=1e-4)
+    assert formats.snr_db(w, w) == float('inf')
 
 
 @pytest.mark.parametrize('group', [0, True, 'column', 2.])
@@ -201,7 +201,7 @@ def test_a_product(kind, dtype, group, batch, rows, columns, biased, zeros):
     last = 2**-8 if dtype == 'bfloat16' else 2**-11
     each = last if batch > 16 and p.group != 'row' and kind != 'nvfp4' else 1e-6     # nvfp4: scaled values are exact
     within(got, want, last*want.abs() + each*size + 2**-25)     # float16 has no finer values near 0
-    assert formats.decibels(w, exact) > dict(int8=38, fp8=30, mxfp8=30, nf4=19, nvfp4=19, int4=15 + 6*zeros)[kind]
+    assert formats.snr_db(w, exact) > dict(int8=38, fp8=30, mxfp8=30, nf4=19, nvfp4=19, int4=15 + 6*zeros)[kind]
     assert zeros == (p.zeros is not None)
 
 
@@ -368,7 +368,7 @@ def test_a_module_is_swapped_and_back(kind, least, capsys):
     new, old = map(float, re.search(r'them takes (\S+) µs instead of (\S+)\.\n', said).groups())
     assert 1.8 < old/new < 4.1
     assert names(said, '3.last', '100 columns', q[0].group) == (q[0].group != 'row')
-    assert formats.decibels(want, run(q, x)) > least
+    assert formats.snr_db(want, run(q, x)) > least
     got = run(q, x)
     assert dequantize(q) is m and type(q[0]) is torch.nn.Linear
     torch.testing.assert_close(run(q, x), got, rtol=0, atol=0)

@@ -114,7 +114,7 @@ def in_small(f, x):
 
 
 def calls(width, of='softmax', on=None):
-    return softmaxes.softmax_launches(of, 'float32', 3, width, 4, False, on or softmaxes.this_device())[0]
+    return softmaxes.softmax_launches(of, 'float32', 3, width, 4, False, on or softmaxes.current_device_properties())[0]
 
 
 @pytest.mark.slow
@@ -140,7 +140,7 @@ def test_rows_in_registers_of_a_cluster(small):
 def test_long_rows_in_registers(dtype, width, blocks):
     "As they are on a GPU"
     size = torch.empty((), dtype=dtype).element_size()
-    shape = softmaxes.choose_layout(width*size//16, 16, softmaxes.this_device(), str(dtype)[6:])
+    shape = softmaxes.choose_layout(width*size//16, 16, softmaxes.current_device_properties(), str(dtype)[6:])
     assert (shape.cluster_size, shape.uses_registers) == (blocks, True)
     for f in WAYS: both_ways(f, normal(2, width, dtype=dtype))
 
@@ -157,7 +157,7 @@ def test_rows_that_begin_at_any_element(dtype, width, small):
     small.setattr(softmaxes, '_MIN_UNALIGNED_ROW_BYTES', 1)
     small.setattr(softmaxes, '_UNALIGNED_ROW_BYTES_PER_BLOCK', {False: 2**10, True: 2**11})
     softmaxes.softmax_launches.cache_clear()
-    problem = 'softmax', str(dtype)[6:], 3, width, 1, False, softmaxes.this_device(), True
+    problem = 'softmax', str(dtype)[6:], 3, width, 1, False, softmaxes.current_device_properties(), True
     (launch,), _ = softmaxes.softmax_launches(*problem)
     assert 'is_inside_row' in launch.src and launch.cluster[0] == (1 if width == 70 else 4)
     for f in WAYS: both_ways(f, normal(3, width, dtype=dtype))
@@ -181,7 +181,8 @@ def test_only_long_rows_that_begin_anywhere_are_ragged():
 @pytest.mark.parametrize('width', [3, 40, 333, 1024])
 def test_gradients_of_short_rows_are_in_registers(width):
     "Of lanes, of a warp, of a block"
-    launches = softmaxes.softmax_launches('softmax_backward', 'float32', 5, width, 1, False, softmaxes.this_device())[0]
+    gpu = softmaxes.current_device_properties()
+    launches = softmaxes.softmax_launches('softmax_backward', 'float32', 5, width, 1, False, gpu)[0]
     assert len(launches) == 1 and 'grads[VECS_PER_THREAD]' in launches[0].src
     for f in WAYS: both_ways(f, normal(5, width))
 
@@ -192,7 +193,7 @@ def test_rows_that_are_read_twice(small):
 
 
 def test_without_a_hopper_gpu(small):
-    small.setattr(softmaxes, 'this_device', lambda: Device(3, False))
+    small.setattr(softmaxes, 'current_device_properties', lambda: Device(3, False))
     assert calls(256)[0].cluster == (1, 1, 1) and calls(260)[0].name == 'reduce_splits'
     for width in (256, 260): both_ways(softmax, normal(3, width))
 

@@ -10,8 +10,8 @@ import torch
 from gridstride.cpp import driver as nvidia, kernel as kernels, launcher
 from gridstride.cpp.frontend.reader import Param
 from gridstride.diagnostics.errors import LaunchError
-from gridstride.kernels import call_tables, common
-from gridstride.kernels.call_tables import ARGUMENTS, torch_call
+from gridstride.kernels import launch_replay, common
+from gridstride.kernels.launch_replay import ARGUMENTS, torch_call
 from gridstride.kernels.gemm import dispatch, plan
 from gridstride.kernels.ladder import ladder, launches, rung
 from gridstride.kernels.gemm.plan import using
@@ -194,10 +194,10 @@ def test_a_table_allocates_and_launches(driver):
 def test_tuples_of_integers_are_part_of_a_key(driver):
     x, t = torch.randn(6), driver.module.Table(allocate)
     t.use_function(lambda x, *args: args, (x, (1, 2), 3))
-    assert t(x, (1, 2), 3) == ((1, 2), 3) and call_tables._is_key((1, 2))
+    assert t(x, (1, 2), 3) == ((1, 2), 3) and launch_replay._is_key((1, 2))
     for other in (((1, 2, 3),), ((1,), 2, 3), ((1, 3), 3), ([1, 2], 3), ((1, 2.), 3), ((1, (2,)), 3)):
         assert t(x, *other) is None
-    assert not any(map(call_tables._is_key, ([1, 2], (1, 2.), (1, (2,)), (True, 1))))
+    assert not any(map(launch_replay._is_key, ([1, 2], (1, 2.), (1, (2,)), (True, 1))))
 
 
 def test_a_table_knows_what_is_alike_and_nothing_else(driver):
@@ -249,8 +249,8 @@ def entry(driver):
         ran.append(n)
         return 'by Python'
     t = driver.module.Table(allocate)
-    point = call_tables.entry_point(function, 'x', ('approximate', dict(tanh=True)), 'n', None)
-    call_tables.install_entry_points(t, [point])
+    point = launch_replay.entry_point(function, 'x', ('approximate', dict(tanh=True)), 'n', None)
+    launch_replay.install_entry_points(t, [point])
     yield SimpleNamespace(call=partial(function), function=function, table=t, ran=ran)
 
 
@@ -311,7 +311,7 @@ def test_torch_compile_sees_the_code_of_an_entry_point(entry):
         entry.ran.append(graph)
         return graph.forward
     def function(x): return x.sin()
-    call_tables.install_entry_points(entry.table, [call_tables.entry_point(function, 'x')])
+    launch_replay.install_entry_points(entry.table, [launch_replay.entry_point(function, 'x')])
     x = torch.randn(3)
     entry.table.use_function(torch.cos, (x,))
     assert torch.equal(partial(function)(x), x.cos())
@@ -761,20 +761,20 @@ def test_where_torch_does_not_report_transforms_it_multiplies(monkeypatch, modul
 @pytest.fixture
 def replayable(driver, monkeypatch):
     "Wrap a function as on a GPU; `driver.ran` counts its calls"
-    monkeypatch.setattr(call_tables, '_new_tables', lambda: lambda: driver.module.Table(allocate))
-    monkeypatch.setattr(call_tables, '_is_recordable', lambda args: call_tables.active_recorder() is None)
+    monkeypatch.setattr(launch_replay, '_new_tables', lambda: lambda: driver.module.Table(allocate))
+    monkeypatch.setattr(launch_replay, '_is_recordable', lambda args: launch_replay.active_recorder() is None)
     monkeypatch.setattr(launches, 'launcher', lambda: driver.module)
-    enter = call_tables.CallRecorder.__enter__
+    enter = launch_replay.CallRecorder.__enter__
     def count(recorder):
         driver.recorded += 1
         return enter(recorder)
-    monkeypatch.setattr(call_tables.CallRecorder, '__enter__', count)
+    monkeypatch.setattr(launch_replay.CallRecorder, '__enter__', count)
     driver.ran = driver.recorded = 0
     def wrap(run, **options):
         def counted(*args):
             driver.ran += 1
             return run(*args)
-        return call_tables.replayable(counted, **options)
+        return launch_replay.replayable(counted, **options)
     return wrap
 
 
@@ -883,7 +883,7 @@ def test_torch_differentiates_the_calls_that_an_operator_names(driver, replayabl
 
 def test_a_tensor_of_a_subclass_is_not_a_key():
     class Marked(torch.Tensor): pass
-    assert not call_tables._is_key(torch.randn(3).as_subclass(Marked)) and call_tables._is_key(torch.randn(3))
+    assert not launch_replay._is_key(torch.randn(3).as_subclass(Marked)) and launch_replay._is_key(torch.randn(3))
 
 
 def test_torch_computes_in_graphs_what_it_computes_faster_there(driver, replayable):
@@ -909,13 +909,13 @@ def test_small_gradients_are_torchs_outside_graphs(driver, replayable, monkeypat
         def backward(ctx, grad): return ran.append('backward') or grad*2
     monkeypatch.setattr(torch.cuda, 'is_current_stream_capturing', lambda: driver.is_capturing)
     call, x = replayable(lambda x: None), torch.randn(4, requires_grad=True)
-    def differentiate(): return call_tables.differentiate_eagerly(call, Ours.apply, lambda x: torch.sin, x)
+    def differentiate(): return launch_replay.differentiate_eagerly(call, Ours.apply, lambda x: torch.sin, x)
     assert torch.equal(differentiate(), x.sin()) and ran == ['forward', 'backward']
     assert torch.equal(call.fast(x), x.sin()) and len(ran) == 2 and call.fast(x).requires_grad
     driver.is_capturing = True
     assert call.fast(x) is None and torch.equal(differentiate(), x*2)
     driver.is_capturing = False
-    monkeypatch.setattr(call_tables, 'is_any_autocast_enabled', lambda: True)
+    monkeypatch.setattr(launch_replay, 'is_any_autocast_enabled', lambda: True)
     assert torch.equal(differentiate(), x*2)
 
 
@@ -961,9 +961,9 @@ def test_modes_and_transforms_are_not_repeated(driver, replayable):
     call(x)
     with Mode(): call(x)
     assert driver.ran == 2
-    assert call_tables.needs_autograd(torch.nn.Parameter(x)) and not call_tables.needs_autograd(x, None)
-    with torch.autograd.forward_ad.dual_level(): assert call_tables.needs_autograd(x)
-    def one(x): return torch.tensor(float(call_tables.needs_autograd(x)))
+    assert launch_replay.needs_autograd(torch.nn.Parameter(x)) and not launch_replay.needs_autograd(x, None)
+    with torch.autograd.forward_ad.dual_level(): assert launch_replay.needs_autograd(x)
+    def one(x): return torch.tensor(float(launch_replay.needs_autograd(x)))
     assert torch.func.vmap(one)(torch.ones(3)).all()
 
 
@@ -976,7 +976,7 @@ def test_a_function_is_applied_without_torchs_python():
 
         @staticmethod
         def backward(ctx, grad): return grad*ctx.factor, None
-    double, x = call_tables.make_apply(Double), torch.randn(4, requires_grad=True)
+    double, x = launch_replay.make_apply(Double), torch.randn(4, requires_grad=True)
     y = double(x, 3.)
     first, = torch.autograd.grad(y.square().sum(), x, create_graph=True)
     check(first.detach(), 18*x.detach(), 1e-6, 1e-6)

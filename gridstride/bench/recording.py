@@ -595,7 +595,7 @@ class Expectations:
 
     @property
     def expected_head(self) -> str:
-        "The head of the column of claims"
+        "The header of the column of claims"
         return f'<expected on {self.where}'
 
     def expectation(self, name) -> str:

@@ -267,7 +267,7 @@ def _make_array_test(dtype, device):
 
 def argument_tests(params: list, device: str) -> list:
     """Return a function per parameter, which takes an argument and returns whether `check_argument` accepts it, for the
-    arguments that most launches have; False says nothing"""
+    arguments that most launches have; False is inconclusive"""
     tests = []
     for p in params:
         dtype, is_pointer = dtype_of(p.type)

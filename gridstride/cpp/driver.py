@@ -52,7 +52,7 @@ def driver():
     return lib
 
 
-_import_lock = threading.Lock()  # `cuda.core` fails for good if several threads import it at the same time
+_import_lock = threading.Lock()  # `cuda.core` fails permanently if several threads import it at once
 
 
 def core():

@@ -7,7 +7,7 @@ The modules and packages, in reading order:
 - used by all kernels: `ptx` (PTX instructions as CUDA C functions) and `tensor_maps` (TMA tensor maps);
 - packages of operators with the same layout: `memory`, `ordering`, `conv`, `fused`, `flash`, `latent`, `quant`,
   `sparse`. They share `common` (argument checks, launches), `operators` (custom operators for `torch.compile`),
-  `autocast` (the types of operands under `torch.autocast`), `call_tables` (repeats the launches of an earlier call),
+  `autocast` (the types of operands under `torch.autocast`), `launch_replay` (repeats the launches of an earlier call),
   `source_assembly` (adds types and constants to a kernel's source) and `layers` (replaces linear layers);
 - `export`, which writes each kernel as a standalone program (with `standalone` and `nvfp4_program`); `project`, which
   writes a new project, a kernel as an operator of PyTorch, from the templates in `new_project`; `operator_costs`, which

@@ -17,7 +17,7 @@ class ReplacedLayer(NamedTuple):
     shape: tuple  # of the weight
     bytes_before: int  # of the weight
     bytes_after: int
-    decibels: float  # signal-to-noise ratio of the new weight
+    snr_db: float  # signal-to-noise ratio of the new weight
     old_dtype: str
 
 
@@ -103,7 +103,7 @@ def report_table(
             'x'.join(map(str, layer.shape)),
             _megabytes(layer.bytes_before),
             _megabytes(layer.bytes_after),
-            f'{layer.decibels:.1f}',
+            f'{layer.snr_db:.1f}',
         ]
         for layer in replaced_layers
     ]

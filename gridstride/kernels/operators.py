@@ -4,7 +4,7 @@ import functools, sys
 
 import torch
 
-from .call_tables import replayable
+from .launch_replay import replayable
 
 _LIBRARY = torch.library.Library('gridstride', 'FRAGMENT')
 
@@ -12,12 +12,12 @@ _LIBRARY = torch.library.Library('gridstride', 'FRAGMENT')
 def operator(
     schema,  # in torch's syntax: 'gelu(Tensor x, bool tanh) -> Tensor'
     make_empty_results,  # a function of the same arguments that returns empty results of the right shapes and dtypes
-    torch_fallback=None,  # this and the next are as for `call_tables.replayable`
+    torch_fallback=None,  # this and the next are as for `launch_replay.replayable`
     is_replayable=None,
     make_torch_function=None,
 ):  # a decorator
     """Register the decorated function as the operator `torch.ops.gridstride.NAME`. Traced code calls the operator;
-    other code calls the function directly, and a replayed call runs only its launches (`call_tables`). The attribute
+    other code calls the function directly, and a replayed call runs only its launches (`launch_replay`). The attribute
     `eager` is the function for code that is known not to be traced.
 
         @operator('gelu(Tensor x, bool tanh) -> Tensor', lambda x, tanh: torch.empty_like(x))

@@ -4,7 +4,7 @@ from functools import lru_cache
 
 from ..kernels.common import dtype_name
 from ..kernels.gemm.calls import BK, GemmProblem, KernelLaunch, choose_tile, register_split, stage_bytes
-from ..kernels.gemm.launches import this_device, unsupported_device_reason, unsupported_reason
+from ..kernels.gemm.launches import current_device_properties, unsupported_device_reason, unsupported_reason
 from ..kernels.gemm.sources import gemm_source
 from ..kernels.sparse.launches import launch_prepared, prepare_launch
 from ..kernels.source_assembly import source_loader
@@ -62,7 +62,7 @@ def _prepared_launch(dtype, is_gather, tile, rank, ranks, chunks, rows_per_chunk
     cluster_size = tile.CM * tile.CN
     num_tiles = ranks * cdiv(M, tile.BM * tile.CM) * cdiv(N, tile.BN * tile.CN)
     # The kernels that wait for a complete chunk need an SM while this kernel runs.
-    resident_clusters = this_device().sms * tile.BLOCKS // cluster_size - (not is_gather)
+    resident_clusters = current_device_properties().sms * tile.BLOCKS // cluster_size - (not is_gather)
     grid = cluster_size * min(resident_clusters, num_tiles)
     smem_bytes = tile.STAGES * stage_bytes(tile, False) + tile.WGS * 4 * 4096
     scalars, threads = (rank, ranks, chunks, rows_per_chunk, M, N, K), 128 * (tile.WGS + 1)
@@ -85,7 +85,7 @@ def all_gather_matmul(
 ):
     "Launch the kernel that multiplies the rows of all ranks"
     (M, K), (ranks, _, N) = x.shape, out.shape
-    tile = tile or _tile_of(dtype_name(x), True, ranks, M, N, K, this_device().sms)
+    tile = tile or _tile_of(dtype_name(x), True, ranks, M, N, K, current_device_properties().sms)
     key = dtype_name(x), True, tile, rank, ranks, chunks, chunk_rows(True, M, chunks, tile), M, N, K
     launch_prepared(_prepared_launch, key, x, (x[None], w[None], out, inbox, out, x, copy_state))
 
@@ -103,7 +103,7 @@ def matmul_reduce_scatter(
 ):  # the rows of a chunk
     "Launch the kernel that multiplies the rows of both ranks"
     (M, N), K = out.shape, x.shape[1]
-    tile = tile or _tile_of(dtype_name(x), False, 2, M, N, K, this_device().sms)
+    tile = tile or _tile_of(dtype_name(x), False, 2, M, N, K, current_device_properties().sms)
     rows_per_chunk = chunk_rows(False, M, chunks, tile)
     key = dtype_name(x), False, tile, rank, 2, cdiv(M, rows_per_chunk), rows_per_chunk, M, N, K
     arrays = x.view(2, M, K), w[None], product[None], out[None], out, inbox, copy_state

@@ -1,7 +1,7 @@
 """Start processes from a notebook as the ranks of a `torch.distributed` group on this machine. If a rank fails, the
 error reports where all ranks were, and all processes are terminated.
 
-Each rank is a process with a pipe to the parent. A thread of the rank answers the parent's question 'where' with the
+Each rank is a process with a pipe to the parent. A thread of the rank answers the parent's query 'where' with the
 line that the rank executes, even if the rank hangs. When a rank reports an error, dies or times out, the parent asks
 all others, chooses the most likely root cause (`_cause_priority`), and raises it as a `RankError`.
 """
@@ -28,7 +28,7 @@ import torch
 import torch.distributed as dist
 
 _HOST = '127.0.0.1'
-_GRACE_SECONDS = 2.0  # seconds in which other ranks must answer after a failure, notice a lost connection, and exit
+_GRACE_SECONDS = 2.0  # seconds in which other ranks must respond after a failure, notice a lost connection, and exit
 _SETTLE_SECONDS = 0.6  # seconds in which other errors may arrive after a failure
 # Modules that are imported once, before ranks are forked; torch imports the last one when it computes gradients.
 _PRELOADED_MODULES = (
@@ -289,12 +289,12 @@ def _request_locations(processes, finished, settle_seconds):
             reports[child.rank] = 'had finished' if kind == 'result' else value
             if kind != 'where':
                 del pending_children[child.rank]
-    return reports | {rank: 'gave no answer' for rank in pending_children if rank not in reports}
+    return reports | {rank: 'did not respond' for rank in pending_children if rank not in reports}
 
 
 def _cause_priority(text):
     "Return the priority of a report as the root cause: the lower, the less likely it is an effect of another failure"
-    prefixes = 'died', 'raised', 'did not finish', 'gave no answer', 'was in', 'was waiting'
+    prefixes = 'died', 'raised', 'did not finish', 'did not respond', 'was in', 'was waiting'
     return next((i for i, prefix in enumerate(prefixes) if text.startswith(prefix)), len(prefixes))
 
 

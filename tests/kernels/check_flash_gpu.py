@@ -238,7 +238,7 @@ def gradients_in_a_fixed_order_are_the_same():
 
 def mma_sync_is_right():
     "As on an Ampere GPU"
-    real_device, attentions.this_device = attentions.this_device, lambda: Device(132, False)
+    real_device, attentions.current_device_properties = attentions.current_device_properties, lambda: Device(132, False)
     try:
         lens = (torch.tensor([300, 7]),)*2
         for rows, keys, dim, how in ((131, 260, 64, dict(window=100)), (260, 131, 128, {}),
@@ -249,7 +249,7 @@ def mma_sync_is_right():
             _, *exact = next(backwards(given, **how))
             if not (off := far(attention(*given[:3], **how), *exact)) <= 1:
                 yield f'{rows} {keys} {dim} {how}: off by {off}'
-    finally: attentions.this_device = real_device
+    finally: attentions.current_device_properties = real_device
 
 
 def the_operator_is_one():

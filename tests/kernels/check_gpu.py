@@ -272,11 +272,11 @@ def memory_tools_are_right():
                                  torch.stack([(x == i).sum() for i in (range(-3, 4) if bins else range(7))]))
                 if len(shape) > 1: yield from equal(f'transpose of {what}', transpose(x), x.mT.contiguous())
         x = small_values((2**22,), dtype)
-        old, operators.this_device = operators.this_device, lambda: Device(132, False)
+        old, operators.current_device_properties = operators.current_device_properties, lambda: Device(132, False)
         try:
             for tool, got, want in zip(('sum', 'scan', 'argmax'), (sum_of(x), scan(x), argmax(x)), of_torch(x, None)):
                 yield from equal(f'{tool} of {name} as on an older GPU', got, want)
-        finally: operators.this_device = old
+        finally: operators.current_device_properties = old
         print(f'  {name}')
 
 

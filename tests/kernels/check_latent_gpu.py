@@ -112,9 +112,9 @@ def pairs_are_right():
 
 def mma_sync_is_right():
     "As on an Ampere GPU"
-    real_device, decoding.this_device = decoding.this_device, lambda: Device(132, False)
+    real_device, decoding.current_device_properties = decoding.current_device_properties, lambda: Device(132, False)
     try: yield from random_ones_are_right(60, 1)
-    finally: decoding.this_device = real_device
+    finally: decoding.current_device_properties = real_device
 
 
 def the_same_in_each_run():

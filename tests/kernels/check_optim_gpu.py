@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from gridstride.kernels import AdamW, cross_entropy, linear_cross_entropy
 from gridstride.kernels.fused import losses
-from gridstride.kernels.ladder.rung import Device, this_device
+from gridstride.kernels.ladder.rung import Device, current_device_properties
 
 # A gradient of bfloat16 that was made in advance is rounded twice, to within 2^-8 each time.
 NEAR = {torch.float64: 1e-12, torch.float32: 2e-6, torch.float16: 2**-11 + 2e-6, torch.bfloat16: 2**-7 + 2e-5}
@@ -48,15 +48,16 @@ def cross_entropy_is_right(widths=WIDTHS, dtypes=tuple(NEAR)):
                 if why := case(*logits(5, width, dtype), reduction, in_place):
                     yield f'{width} {dtype} {reduction}: {why}'
         problem = losses._loss_problem(logits(5, width, torch.float32)[0], -100, True)
-        call = losses.single_pass_launch(problem, losses.this_device())
+        call = losses.single_pass_launch(problem, losses.current_device_properties())
         print(f'  {width}: {call.cluster[1] if call else "no"} blocks for a row of float32')
 
 
 def it_is_right_without_hopper(widths=(33, 1000, 128256), dtypes=tuple(NEAR)):
     "The two passes of other GPUs"
-    real, losses.this_device = losses.this_device, lambda: Device(this_device().sms, False)
+    real = losses.current_device_properties
+    losses.current_device_properties = lambda: Device(current_device_properties().sms, False)
     try: yield from cross_entropy_is_right(widths, dtypes)
-    finally: losses.this_device = real
+    finally: losses.current_device_properties = real
 
 
 def it_is_right_in_a_cuda_graph(rows=64, width=4096):

@@ -108,7 +108,7 @@ def a_module_is_right():
         d = dequantize(copy.deepcopy(q))
         for batch in (1, 3, 64, 65):
             x = torch.randn(batch, 1024, device='cuda').bfloat16()
-            if not formats.decibels(d(x), q(x)) > 40: yield f'{kind} {batch}: {formats.decibels(d(x), q(x)):.1f} dB'
+            if not formats.snr_db(d(x), q(x)) > 40: yield f'{kind} {batch}: {formats.snr_db(d(x), q(x)):.1f} dB'
     x = x[:3].contiguous()
     if not torch.equal(torch.compile(q[0], fullgraph=True)(x), q[0](x)):
         yield 'compiled it gives something else'

@@ -8,7 +8,7 @@ import copy
 import torch
 from checking import differs_elsewhere, run
 from gridstride.kernels import densify, prune_24
-from gridstride.kernels.quant.formats import decibels
+from gridstride.kernels.quant.formats import snr_db
 from gridstride.kernels.sparse import blocks, csr, formats, multiply_24, pack_24, two_four, unpack_24
 
 LAST = {torch.float32: 2**-24, torch.float16: 2**-11, torch.bfloat16: 2**-8}    # half an ulp
@@ -85,7 +85,7 @@ def a_module_is_right():
     d = densify(copy.deepcopy(q))
     for batch in (1, 3, 200, 3000):
         x = normal(batch, 1024, dtype=torch.bfloat16)
-        if not decibels(d(x), q(x)) > 40: yield f'{batch}: {decibels(d(x), q(x)):.1f} dB'
+        if not snr_db(d(x), q(x)) > 40: yield f'{batch}: {snr_db(d(x), q(x)):.1f} dB'
     if not torch.equal(torch.compile(q[0], fullgraph=True)(x), q[0](x)): yield 'compiled it gives something else'
     yield from differs_elsewhere(q, x)
 

@@ -26,7 +26,7 @@ def numpys_integer(w, least):
     sizes = np.array([128, 64, 32])
     for g in ['row', *sizes[w.shape[1]%sizes==0]]:
         own = formats.symmetric(w, 4, g if isinstance(g, str) else int(g))
-        if formats.decibels(w, formats.restore(own)) >= least: return g
+        if formats.snr_db(w, formats.dequantize_ints(own)) >= least: return g
 
 @right('quantization.order')
 def by_numpy(q):

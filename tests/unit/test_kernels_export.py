@@ -85,7 +85,7 @@ def launched(monkeypatch):
         seen.append(src)
         return SimpleNamespace(handle=0, __name__=name, params=[0]*6, launch=lambda *args: None)
     monkeypatch.setattr(rung, 'cuda_kernel', compiled)
-    monkeypatch.setattr(rung, 'this_device', lambda: standalone.H100)
+    monkeypatch.setattr(rung, 'current_device_properties', lambda: standalone.H100)
     monkeypatch.setattr(rung, 'compile_kernel', lambda src, name, where: compiled(src, name))
     monkeypatch.setattr(launches, 'tensor_map', lambda *args: None)
     return seen
@@ -106,7 +106,7 @@ def test_what_is_exported_is_what_is_launched(name, launched, monkeypatch):
 def test_the_tools_that_are_exported_are_those_that_are_launched(tool, monkeypatch):
     "Case by case, as on an H100; nothing is run"
     seen = []
-    monkeypatch.setattr(operators, 'this_device', lambda: standalone.H100)
+    monkeypatch.setattr(operators, 'current_device_properties', lambda: standalone.H100)
     monkeypatch.setattr(operators, 'launch', lambda calls, x, **arrays: seen.extend(calls))
     for rows, width in tool.cases:
         given = torch.empty(rows, width, dtype=getattr(torch, tool.dtype))
@@ -121,7 +121,7 @@ def test_the_tools_that_are_exported_are_those_that_are_launched(tool, monkeypat
 @pytest.mark.parametrize('dtype', passes.LOSS_SHAPES)
 def test_the_losses_that_are_exported_are_those_that_are_launched(dtype, monkeypatch):
     seen = []
-    monkeypatch.setattr(losses, 'this_device', lambda: standalone.H100)
+    monkeypatch.setattr(losses, 'current_device_properties', lambda: standalone.H100)
     monkeypatch.setattr(losses, 'launch', lambda calls, x, **arrays: seen.extend(calls))
     for rows, width in passes.LOSS_SHAPES[dtype]:
         given = torch.empty(rows, width, dtype=getattr(torch, dtype), requires_grad=True)
@@ -137,7 +137,7 @@ def test_the_fused_kernels_that_are_exported_are_those_that_are_launched(o, monk
     "Case by case, as on an H100, but for the largest; nothing is run"
     seen = []
     for module in (activations, norms):
-        monkeypatch.setattr(module, 'this_device', lambda: standalone.H100)
+        monkeypatch.setattr(module, 'current_device_properties', lambda: standalone.H100)
         monkeypatch.setattr(module, 'launch', lambda calls, x, **arrays: seen.extend(calls))
     for shape in passes.SHAPES[:-1]:
         x, *columns = (torch.zeros(s, dtype=getattr(torch, o.dtype), requires_grad=True)
@@ -157,7 +157,7 @@ def test_the_fused_kernels_that_are_exported_are_those_that_are_launched(o, monk
 def test_the_softmaxes_that_are_exported_are_those_that_are_launched(o, monkeypatch):
     "Case by case, as on an H100, but for the largest; nothing is run"
     seen = []
-    monkeypatch.setattr(softmaxes, 'this_device', lambda: standalone.H100)
+    monkeypatch.setattr(softmaxes, 'current_device_properties', lambda: standalone.H100)
     monkeypatch.setattr(softmaxes, 'launch', lambda calls, x, **arrays: seen.extend(calls))
     for shape in passes.SOFTMAX_SHAPES[:-1]:
         x = torch.zeros(shape, dtype=getattr(torch, o.dtype), requires_grad=True)
@@ -272,7 +272,7 @@ def test_the_sorts_that_are_exported_are_those_that_are_launched(o, monkeypatch)
     "Case by case, as on an H100; nothing is run"
     seen = []
     for module in (sorts, top_k, compaction):
-        monkeypatch.setattr(module, 'this_device', lambda: standalone.H100)
+        monkeypatch.setattr(module, 'current_device_properties', lambda: standalone.H100)
         monkeypatch.setattr(module, 'launch', lambda calls, x, **arrays: seen.extend(calls))
     for rows, width in o.cases:
         given = torch.empty(rows, width, dtype=getattr(torch, o.dtype))

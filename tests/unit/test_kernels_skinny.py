@@ -6,7 +6,7 @@ import torch
 from gridstride.asm import CompilerMissing, resources
 from gridstride.cpp import on_emulator, options
 from gridstride.kernels.gemm import skinny
-from gridstride.kernels.ladder.rung import H100, this_device
+from gridstride.kernels.ladder.rung import H100, current_device_properties
 from gridstride.kernels.gemm.skinny import MAX_SHARED_BYTES, SMALL, SKINNY, SKINNY_TN
 from gridstride.utils import cdiv
 from exhaustive import some
@@ -42,7 +42,7 @@ def test_small_products(shape): right(SMALL, *shape)
 @pytest.mark.slow
 @pytest.mark.parametrize('shape', [(260, 10, 784), (513, 1, 100), (301, 12, 36), (257, 20, 800)])
 def test_whole_rows_by_bulk_copies(shape):
-    assert SKINNY.launch_plan(*shape, this_device()).calls[0].name == 'skinny_rows'
+    assert SKINNY.launch_plan(*shape, current_device_properties()).calls[0].name == 'skinny_rows'
     right(SKINNY, *shape)
 
 
@@ -88,7 +88,7 @@ def terms_anywhere(monkeypatch):
     *enumerate([(1041, 32, 132), (1030, 17, 100), (1100, 24, 76), (2049, 23, 36)])], 2, first=1))
 def test_many_columns_go_to_the_tensor_cores(i, shape, terms_anywhere):
     "In terms, in any order of the warps; groups of rows beyond those that begin"
-    assert SKINNY.launch_plan(*shape, this_device()).calls[0].name == 'skinny_terms'
+    assert SKINNY.launch_plan(*shape, current_device_properties()).calls[0].name == 'skinny_terms'
     with options(order=('forward', 'reverse', 'shuffle')[i%3], seed=i): right(SKINNY, *shape)
 
 
@@ -98,7 +98,7 @@ def test_many_columns_go_to_the_tensor_cores(i, shape, terms_anywhere):
     (1641, 32, 256), (700, 17, 388), (130, 32, 1120), (70, 14, 1792)])], 3, first=1))
 def test_warps_share_the_k_of_whole_rows(i, shape, terms_anywhere):
     "A ring that goes round, a last stage of fewer rows or none, parts of k that differ, teams that take turns"
-    assert SKINNY.launch_plan(*shape, this_device()).calls[0].name == 'skinny_stages'
+    assert SKINNY.launch_plan(*shape, current_device_properties()).calls[0].name == 'skinny_stages'
     with options(order=('forward', 'reverse', 'shuffle')[i%3], seed=i): right(SKINNY, *shape)
 
 
@@ -110,7 +110,7 @@ def test_terms_know_no_bounds_but_those_of_floats(w, k, name, terms_anywhere):
     m[3, 5], m[3, -1], m[7, 2], n[5, -1], n[-1, -1] = math.inf, 1, math.nan, 1, -math.inf
     m[20], m[21, 1:] = 3e38, 0
     m[21, 0], n[0, 3], n[0, 4] = 3.4e38, 1, -1
-    assert SKINNY.launch_plan(1024, w, k, this_device()).calls[0].name == name
+    assert SKINNY.launch_plan(1024, w, k, current_device_properties()).calls[0].name == name
     SKINNY(m, n, out)
     want = m.double() @ n.double()
     want = torch.where(want.abs() > torch.finfo(torch.float32).max, want.sign()*math.inf, want)

@@ -61,7 +61,7 @@ def test_python_limits_the_gradients_of_small_operands():
 @pytest.mark.parametrize('count,M,N,K,expected', [
     (8, 64, 64, 64, False), (12, 159, 512, 1024, False), (256, 1024, 64, 128, True), (64, 512, 512, 512, True)])
 def test_long_16_bit_batches_are_torchs(count, M, N, K, expected, monkeypatch):
-    monkeypatch.setattr(batches, 'this_device', lambda: SimpleNamespace(sms=132))
+    monkeypatch.setattr(batches, 'current_device_properties', lambda: SimpleNamespace(sms=132))
     a, b = (torch.empty(shape, dtype=torch.bfloat16, device='meta') for shape in ((count, M, K), (count, K, N)))
     assert batches._is_long(a, b) is expected
 

@@ -18,7 +18,7 @@ def scales_of_a_byte(weights, bits, group, gbs): return gbs*1e9/(weights*(bits +
 def bits_for_bytes(weights, bits, group, gbs): return gbs*1e9/(weights*(bits + 16/group))
 
 
-def quality(w, group): return formats.decibels(w, formats.restore(formats.symmetric(w, 4, group)))
+def quality(w, group): return formats.snr_db(w, formats.dequantize_ints(formats.symmetric(w, 4, group)))
 def divides(w, group): return group == 'row' or w.shape[1] % group == 0
 
 @wrong('quantization.group')
@@ -48,13 +48,13 @@ def as_long_as_it_is_good(w, least):
 
 @wrong('quantization.group')
 def of_eight_bits(w, least):
-    def db(g): return formats.decibels(w, formats.restore(formats.symmetric(w, 8, g)))
+    def db(g): return formats.snr_db(w, formats.dequantize_ints(formats.symmetric(w, 8, g)))
     return next((g for g in ('row', 128, 64, 32) if divides(w, g) and db(g) >= least), None)
 
 
 @wrong('quantization.group')
 def decibels_of_swapped_arguments(w, least):
-    def db(g): return formats.decibels(formats.restore(formats.symmetric(w, 4, g)), w)
+    def db(g): return formats.snr_db(formats.dequantize_ints(formats.symmetric(w, 4, g)), w)
     return next((g for g in ('row', 128, 64, 32) if divides(w, g) and db(g) >= least), None)
 
 

@@ -75,7 +75,7 @@ def _(fn, rng, **case):
 def decibels_by_group(w):
     "Return {group: decibels with 4 bits} for the groups that divide the columns"
     valid_groups = [g for g in GROUPS if g == 'row' or w.shape[1] % g == 0]
-    return {g: formats.decibels(w, formats.restore(formats.symmetric(w, 4, g))) for g in valid_groups}
+    return {g: formats.snr_db(w, formats.dequantize_ints(formats.symmetric(w, 4, g))) for g in valid_groups}
 
 
 def with_outliers(rng, columns):
@@ -131,8 +131,8 @@ def matrix(rng, columns, kind):
     hints=[
         'Try them from the largest to the smallest, and return the first that is good enough.',
         "A group must divide `w.shape[1]`; `'row'` always does.",
-        '`formats.decibels(w, formats.restore(formats.symmetric(w, 4, group)))` must be at least `least`. Both may '
-        'be infinite.',
+        '`formats.snr_db(w, formats.dequantize_ints(formats.symmetric(w, 4, group)))` must be at least `least`. Both '
+        'may be infinite.',
     ],
 )
 def _(fn, rng, columns, expected, kind, least=None):

@@ -2,7 +2,7 @@
 // a stride of 1. A lane adds the products of one channel: it moves along rows of the gradient of the result, with a
 // window of KH x KW elements of x in registers, of which each step replaces one column. Rows are interleaved among
 // warps; `reduce_splits` adds the partial sums of the blocks.
-// Requires definitions of Elem, KH, KW (of a kernel without dilation), PAD_H, PAD_W, THREADS, SPLITS.
+// Requires definitions of Elem, KH, KW (filter size; there is no dilation), PAD_H, PAD_W, THREADS, SPLITS.
 constexpr int TAPS = KH * KW, WARPS = THREADS / 32;
 
 __global__ void __launch_bounds__(THREADS)

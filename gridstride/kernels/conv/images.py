@@ -1,4 +1,4 @@
-"""`conv2d`: convolutions of images, by our kernels or by torch, with the reason."""
+"""`conv2d` convolves images, with our kernels or with torch; `explain_conv2d` returns the choice and its reason."""
 
 import torch
 import torch.nn.functional as F
@@ -6,9 +6,9 @@ import torch.nn.functional as F
 from . import implicit_gemm, nhwc_tiles, tiles
 from .problems import Convolution, check_conv2d, convolution, depthwise_fallback, is_channels_last, padding_pair, pair
 from .problems import plane_fallback_reason
-from ..call_tables import differentiable_once, differentiate_eagerly, looks_up, needs_autograd, replayable
+from ..launch_replay import differentiable_once, differentiate_eagerly, replay_entry_point, needs_autograd, replayable
 from ..common import Explanation, dtype_name, launch
-from ..ladder import this_device
+from ..ladder import current_device_properties
 from ..operators import operator
 
 _SIZES = 'SymInt sh, SymInt sw, SymInt ph, SymInt pw, SymInt dh, SymInt dw, SymInt groups'
@@ -22,7 +22,9 @@ def _problem(x, weight, sh, sw, ph, pw, dh, dw, groups) -> Convolution:
 def _uses_tiles(problem, x, weight) -> bool:
     "Return whether x is stored channels last, and the kernel with tiles in shared memory convolves it"
     addresses = x.data_ptr(), weight.data_ptr()
-    return is_channels_last(x) and nhwc_tiles.supports_tiles(problem, dtype_name(x), addresses, this_device())
+    return is_channels_last(x) and nhwc_tiles.supports_tiles(
+        problem, dtype_name(x), addresses, current_device_properties()
+    )
 
 
 def _fallback_reason(problem, x, weight) -> str:  # None if our kernel computes it
@@ -33,7 +35,7 @@ def _fallback_reason(problem, x, weight) -> str:  # None if our kernel computes 
         return reason or (plane_fallback_reason(problem, x) if is_on_gpu else None)
     if problem.groups > 1:
         return f'{problem.groups} groups of several channels: torch computes a GEMM per group'
-    return implicit_gemm.dense_fallback(problem, x, weight, this_device())
+    return implicit_gemm.dense_fallback(problem, x, weight, current_device_properties())
 
 
 def _torch_conv2d(x, weight, bias, sh, sw, ph, pw, dh, dw, groups):
@@ -52,7 +54,7 @@ def _launch_depthwise(problem, x, weight, bias, y, flip=False):
     "Launch a depthwise convolution"
     if not y.numel():
         return
-    dtype, has_bias, device = dtype_name(x), bias is not None, this_device()
+    dtype, has_bias, device = dtype_name(x), bias is not None, current_device_properties()
     addresses = x.data_ptr(), y.data_ptr(), weight.data_ptr()
     if is_channels_last(x):
         launches = nhwc_tiles.nhwc_launches(problem, dtype, addresses, has_bias, flip, device)
@@ -79,7 +81,7 @@ def _conv2d(x, weight, bias, *sizes):
 def _launch_dense(problem, x, weight, bias, y):
     "Launch a dense convolution, all of whose operands are stored channels last"
     x, weight, y = (tensor.permute(0, 2, 3, 1) for tensor in (x, weight, y))  # contiguous views
-    launches = implicit_gemm.dense_launches(problem, bias is not None, this_device())
+    launches = implicit_gemm.dense_launches(problem, bias is not None, current_device_properties())
     launch(launches, x, weight=weight, bias=weight if bias is None else bias, y=y)
 
 
@@ -122,7 +124,7 @@ def _conv2d_backward(x, weight, dy, *sizes_and_flag):
 
 def _launch_depthwise_weight(problem, x, dy, dweight, dbias):
     "Launch the gradients of the weight and of the bias"
-    dtype, device = dtype_name(x), this_device()
+    dtype, device = dtype_name(x), current_device_properties()
     if is_channels_last(x):
         launches, splits = tiles.depthwise_nhwc_weight_launches(problem, dtype, device)
         x, dy = (tensor.permute(0, 2, 3, 1) for tensor in (x, dy))  # contiguous views
@@ -196,7 +198,7 @@ _convolve = replayable(
 
 
 # With gradients, our kernels finish before our Python code, which takes this many microseconds on an H200. torch's
-# kernels take the other times per million elements, and per tap: (of planes, channels last)
+# kernels take the other times per million elements and tap: (NCHW, channels last)
 _PYTHON_US, _TORCH_US, _TORCH_TAP_US = 200, (20, 10), (2.3, 0.5)
 
 
@@ -223,7 +225,7 @@ def _differentiable_conv2d(*args):
     return _convolve_by_torch(*args)
 
 
-@looks_up(_convolve, 'x', 'weight', 'bias', 'stride', 'padding', 'dilation', 'groups')
+@replay_entry_point(_convolve, 'x', 'weight', 'bias', 'stride', 'padding', 'dilation', 'groups')
 def conv2d(
     x,  # (images, channels, height, width) of float32, float16 or bfloat16; contiguous or channels last, else copied
     weight,  # (out_channels, channels per group, height, width), of the same dtype
@@ -233,7 +235,7 @@ def conv2d(
     dilation=1,  # the distance between taps
     groups=1,  # channels: a depthwise convolution, whose weight is (channels, 1, height, width)
 ):  # (images, out_channels, height, width), stored as x is; accumulated in float32
-    """Convolve images with small kernels, as `F.conv2d` does; differentiable. Our kernels compute the depthwise
+    """Convolve images with small filters, as `F.conv2d` does; differentiable. Our kernels compute the depthwise
     convolutions for which they are faster (differentiable once); torch (cuDNN) computes all other convolutions, and all
     gradients of dense ones. With a gradient, torch also computes small depthwise convolutions, except in CUDA graphs,
     because our Python code would take longer than the kernels. `explain_conv2d` returns the implementation, and the
@@ -283,4 +285,4 @@ def explain_conv2d(
         return Explanation(('depthwise_nhwc_tile',), 'a depthwise convolution, channels last: tiles in shared memory')
     if is_channels_last(x):
         return Explanation(('depthwise_nhwc',), 'a depthwise convolution, channels last: one thread per two channels')
-    return Explanation(('depthwise',), 'a depthwise convolution of planes: each element of x is loaded once per tile')
+    return Explanation(('depthwise',), 'a depthwise convolution, NCHW: each element of x is loaded once per tile')

@@ -7,7 +7,7 @@ import torch
 from .sources import DTYPE_BYTES
 from ..common import check_matches, check_tensor, dtype_name
 
-MAX_TAPS = 7  # the largest kernel, along each axis
+MAX_TAPS = 7  # the largest filter, along each axis
 
 
 class Convolution(NamedTuple):
@@ -18,7 +18,7 @@ class Convolution(NamedTuple):
     height: int
     width: int
     out_channels: int
-    kernel: tuple  # (height, width), and likewise below
+    kernel: tuple  # the filter size (height, width); pairs below are in the same order
     stride: tuple
     padding: tuple
     dilation: tuple
@@ -36,12 +36,12 @@ class Convolution(NamedTuple):
 
     @property
     def is_depthwise(self) -> bool:
-        "Whether each channel has its own kernel"
+        "Whether each channel has its own filter"
         return self.groups == self.channels == self.out_channels
 
     @property
     def is_dense_or_depthwise(self) -> bool:
-        "Whether there is one group, or each channel has its own kernel"
+        "Whether there is one group, or each channel has its own filter"
         return self.groups == 1 or self.is_depthwise
 
     def gradient(self) -> 'Convolution':
@@ -66,7 +66,7 @@ def padding_pair(padding, kernel, dilation) -> tuple:
     if padding == 'same':
         total = [d * (k - 1) for d, k in zip(dilation, kernel)]
         if any(n % 2 for n in total):
-            problem = f'padding="same" would be asymmetric for a kernel of size {kernel}'
+            problem = f'padding="same" would be asymmetric for a filter of size {kernel}'
             raise ValueError(f'conv2d: {problem}: pad x before the call')
         return tuple(n // 2 for n in total)
     return pair('padding', padding, 0)
@@ -92,11 +92,11 @@ def check_conv2d(x, weight, bias, groups):
 
 
 def convolution(x, weight, stride, padding, dilation, groups) -> Convolution:
-    "Return the sizes of a call; raises `ValueError` if the kernel is larger than the padded x"
+    "Return the sizes of a call; raises `ValueError` if the filter is larger than the padded x"
     result = Convolution(*x.shape, weight.shape[0], tuple(weight.shape[2:]), stride, padding, dilation, groups)
     if min(result.out_size) < 1:
         raise ValueError(
-            f'conv2d: the kernel {result.kernel} with dilation {dilation} is larger than x {tuple(x.shape[2:])} with '
+            f'conv2d: the filter {result.kernel} with dilation {dilation} is larger than x {tuple(x.shape[2:])} with '
             f'padding {padding}'
         )
     return result
@@ -129,9 +129,10 @@ def _nhwc_fallback_reason(problem, x, uses_tiles=False) -> str:
         return f'channels last, and fewer than {_NHWC_MIN_OUTPUTS:,} outputs: cuDNN is faster'
     if uses_tiles:
         is_slow = problem.stride != (1, 1) and taps < 5
-        return 'channels last, float32, a stride of 2 and a kernel of 3 x 3: cuDNN is faster' if is_slow else None
+        return 'channels last, float32, a stride above 1 and a filter below 5 x 5: cuDNN is faster' if is_slow else None
     if problem.stride != (1, 1) or taps < (5 if element_bytes == 4 else 7):
-        return 'channels last, with a stride or a kernel below 5 x 5 (7 x 7 for 16-bit elements): cuDNN is faster'
+        smallest = '5 x 5' if element_bytes == 4 else '7 x 7'
+        return f'channels last, with a stride above 1 or a filter below {smallest}: cuDNN is faster'
     if element_bytes == 2 and max(height, width) > 32:
         return 'channels last, 16-bit elements, and more than 32 pixels per row: cuDNN is faster'
 
@@ -156,7 +157,7 @@ def plane_fallback_reason(problem, x) -> str:
 def _depthwise_limit(problem) -> str:
     "Return the reason why our kernels cannot compute a depthwise convolution, or None"
     if max(problem.kernel) > MAX_TAPS:
-        return f'a kernel of {problem.kernel}: our kernels hold up to {MAX_TAPS} x {MAX_TAPS} taps in registers'
+        return f'a filter of {problem.kernel}: our kernels hold up to {MAX_TAPS} x {MAX_TAPS} taps in registers'
     if len(set(problem.stride)) > 1 or len(set(problem.dilation)) > 1 or min(problem.padding) < 0:
         return 'different strides or dilations along the two axes, or a negative padding'
     if problem.stride[0] > 2 or problem.dilation[0] > 4:

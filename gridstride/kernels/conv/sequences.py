@@ -5,7 +5,7 @@ from functools import lru_cache
 import torch
 
 from .sources import DTYPE_BYTES, kernel_source
-from ..call_tables import differentiable_once, needs_autograd
+from ..launch_replay import differentiable_once, needs_autograd
 from ..common import check_matches, check_tensor, dtype_name, launch, pow2_clamp, reject_gradient, to_contiguous
 from ..common import vector_width
 from ..ladder import KernelLaunch
@@ -148,7 +148,7 @@ def conv1d(
     initial_state=None,  # (sequences, channels, taps - 1): the elements before x; None: zeros
     return_final_state=False,  # True: return (y, the last taps - 1 elements), from which the next call continues
 ):  # a tensor like x
-    """Convolve each channel of the sequences causally with its own kernel, as Mamba's layers do: y[t] = bias + the sum
+    """Convolve each channel of the sequences causally with its own filter, as Mamba's layers do: y[t] = bias + the sum
     of weight[k] * x[t - (taps - 1) + k]; differentiable once, accumulated in float32.
 
         y, state = conv1d(x, weight, bias, 'silu', return_final_state=True)

@@ -9,10 +9,18 @@ from torch.nn.functional import scaled_dot_product_attention
 from . import calls
 from .calls import DIMS, AttentionProblem
 from .launches import launch_mapped
-from ..call_tables import ARGUMENTS, make_apply, differentiable_once, differentiate_eagerly, looks_up, needs_autograd
-from ..call_tables import replayable, torch_call
+from ..launch_replay import (
+    ARGUMENTS,
+    differentiable_once,
+    differentiate_eagerly,
+    make_apply,
+    needs_autograd,
+    replay_entry_point,
+    replayable,
+    torch_call,
+)
 from ..operators import constant, operator
-from ..ladder.rung import this_device
+from ..ladder.rung import current_device_properties
 from ..common import check_tensor, launch
 from ...utils import backend
 
@@ -30,7 +38,7 @@ class Backend(NamedTuple):
 @constant
 def _has_hopper():
     "Return whether kernels for Hopper run here"
-    return this_device().is_hopper
+    return current_device_properties().is_hopper
 
 
 @constant
@@ -196,7 +204,7 @@ def _attention(q, k, v, causal, scale, window, lens, bias):
     out, lse = _allocate_results(q)
     if not q.numel() or not k.numel():
         return out.zero_(), lse.fill_(-math.inf)
-    problem, gpu = attention_problem(q, k, causal, window, lens, bias), this_device()
+    problem, gpu = attention_problem(q, k, causal, window, lens, bias), current_device_properties()
     arrays = dict(q=q, k=k, v=v, out=out, lse=lse, lens=lse.view(torch.int32) if lens is None else lens)
     if gpu.is_hopper:
         kernel_launch, boxes = calls.forward_hopper(problem, scale, out.stride()[:3], gpu)
@@ -243,7 +251,7 @@ def _sdpa(q, k, v, causal, scale, window, lens):
 )
 def _attention_backward(dout, q, k, v, out, lse, causal, scale, window, lens, bias, method):
     fits_grid = q.shape[0] * q.shape[1] < 2**16  # the limit of gridDim.y
-    is_supported = this_device().is_hopper and q.shape[3] < 256 and q.numel() and k.numel() and fits_grid
+    is_supported = current_device_properties().is_hopper and q.shape[3] < 256 and q.numel() and k.numel() and fits_grid
     if method == 'sdpa' or not is_supported:
         if bias or method == 'deterministic':
             option = 'a bias' if bias else 'deterministic=True'
@@ -460,7 +468,7 @@ _attend = replayable(
     is_torch_differentiated=_is_torch_differentiated,
 )
 _ATTEND_PARAMETERS = 'q', 'k', 'v', 'causal', 'scale', 'window', 'bias', 'gradients', 'deterministic'
-looks_up(_attend, *_ATTEND_PARAMETERS)(attention)
+replay_entry_point(_attend, *_ATTEND_PARAMETERS)(attention)
 
 
 def _checked_attention(q, k, v, causal, scale, window, lens, bias, lse, gradients, deterministic):

@@ -23,7 +23,7 @@ from .attentions import (
 )
 from .calls import DIMS
 from .launches import launch_mapped
-from ..ladder.rung import this_device
+from ..ladder.rung import current_device_properties
 
 __all__ = ['PartGradients', 'attend_and_merge', 'attention_gradients', 'attention_pair']
 
@@ -181,7 +181,7 @@ def attend_and_merge(
     output_rows = calls.OutputRows(first_row, out.shape[2], not overwrite, out.dtype == torch.float32)
     problem = attention_problem(q, k, bool(causal), 0, None, '')
     kernel_launch, boxes = calls.forward_hopper(
-        problem, check_scale(q, scale), out.stride()[:3], this_device(), output_rows
+        problem, check_scale(q, scale), out.stride()[:3], current_device_properties(), output_rows
     )
     launch_mapped(kernel_launch, boxes, q, q=q, k=k, v=v, out=out, lse=lse, lens=lse.view(torch.int32))
 
@@ -230,7 +230,7 @@ def attention_pair(
     out = torch.empty(q.shape, dtype=torch.float32 if float32_out else q.dtype, device=q.device)
     lse = torch.empty(q.shape[:3], dtype=torch.float32, device=q.device)
     problem = attention_problem(q, k, bool(causal), 0, None, '')
-    pair_options = this_device(), first_row, other_k.shape[2]
+    pair_options = current_device_properties(), first_row, other_k.shape[2]
     kernel_launch, boxes = calls.forward_pair(
         problem, check_scale(q, scale), *pair_options, bool(float32_out), num_parts
     )

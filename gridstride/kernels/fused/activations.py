@@ -6,9 +6,16 @@ from . import calls
 from .calls import Dropout
 from .sources import DTYPE_BYTES, accumulator_type
 from ..operators import operator
-from ..ladder.rung import this_device
-from ..call_tables import ARGUMENTS, make_apply, differentiable_once, differentiate_eagerly, looks_up, needs_autograd
-from ..call_tables import torch_call
+from ..ladder.rung import current_device_properties
+from ..launch_replay import (
+    ARGUMENTS,
+    differentiable_once,
+    differentiate_eagerly,
+    make_apply,
+    needs_autograd,
+    replay_entry_point,
+    torch_call,
+)
 from ..common import check_matches, check_tensor, dtype_name, is_host_bound, launch, tensor_vector_width
 from ..common import to_contiguous
 
@@ -51,7 +58,11 @@ def _gelu(x, uses_tanh):
     if num_elements:
         launch(
             calls.gelu_launches(
-                dtype_name(x), num_elements, tensor_vector_width(x, 1, num_elements), uses_tanh, this_device()
+                dtype_name(x),
+                num_elements,
+                tensor_vector_width(x, 1, num_elements),
+                uses_tanh,
+                current_device_properties(),
             ),
             x,
             y=y,
@@ -65,7 +76,9 @@ def _gelu_backward(x, dy, uses_tanh):
     dx, num_elements = torch.empty_like(x), x.numel()
     if num_elements:
         vec_size = min(tensor_vector_width(operand, 1, num_elements) for operand in (x, dy))
-        launches = calls.gelu_backward_launches(dtype_name(x), num_elements, vec_size, uses_tanh, this_device())
+        launches = calls.gelu_backward_launches(
+            dtype_name(x), num_elements, vec_size, uses_tanh, current_device_properties()
+        )
         launch(launches, x, dy=dy, dx=dx)
     return dx
 
@@ -91,7 +104,7 @@ _apply_gelu = make_apply(_Gelu)
 _MAX_HOST_BOUND_BYTES = {2: 3 * 2**25, 4: 2**28, 8: 2**26}  # bytes per element -> limit
 
 
-@looks_up(_gelu.eager, 'x', ('approximate', _APPROXIMATIONS))
+@replay_entry_point(_gelu.eager, 'x', ('approximate', _APPROXIMATIONS))
 def gelu(
     x,  # a tensor of float32, float16, bfloat16 or float64; if it is not contiguous, it is copied first
     approximate='none',  # 'none': exact, with erf; 'tanh': the tanh approximation
@@ -137,7 +150,7 @@ def _bias_gelu(x, bias, uses_tanh, p, seed):
     if x.numel():
         vec_size = min(tensor_vector_width(operand, 2, width) for operand in (x, bias))
         launches = calls.bias_gelu_launches(
-            dtype_name(x), rows, width, vec_size, uses_tanh, Dropout(p, seed), this_device()
+            dtype_name(x), rows, width, vec_size, uses_tanh, Dropout(p, seed), current_device_properties()
         )
         launch(launches, x, bias=bias, y=y)
     return y
@@ -155,7 +168,7 @@ def _bias_gelu_backward(x, bias, dy, uses_tanh, p, seed):
         return dx, dbias.zero_()
     vec_size, dtype = min(tensor_vector_width(operand, 2, width) for operand in (x, bias, dy)), dtype_name(x)
     launches, partial_rows = calls.bias_gelu_backward_launches(
-        dtype, rows, width, vec_size, uses_tanh, Dropout(p, seed), this_device()
+        dtype, rows, width, vec_size, uses_tanh, Dropout(p, seed), current_device_properties()
     )
     partials = torch.empty(partial_rows * width, dtype=getattr(torch, accumulator_type(dtype)), device=x.device)
     launch(launches, x, bias=bias, dy=dy, dx=dx, partials=partials, dbias=dbias)

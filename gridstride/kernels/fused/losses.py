@@ -11,11 +11,19 @@ from typing import NamedTuple
 import torch
 
 from .sources import DTYPE_BYTES, accumulator_type, kernel_source
-from ..call_tables import ARGUMENTS, make_apply, differentiable_once, differentiate_eagerly, looks_up, needs_autograd
-from ..call_tables import replayable, torch_call
+from ..launch_replay import (
+    ARGUMENTS,
+    differentiable_once,
+    differentiate_eagerly,
+    make_apply,
+    needs_autograd,
+    replay_entry_point,
+    replayable,
+    torch_call,
+)
 from ..operators import untraced
 from ..ladder.launches import Int64
-from ..ladder.rung import KernelLaunch, this_device
+from ..ladder.rung import KernelLaunch, current_device_properties
 from ..common import (
     MAX_LOAD_BYTES,
     check_matches,
@@ -214,7 +222,9 @@ def _run_losses(x, target, problem, loss):
 
 def _run_single_pass(x, target, problem, scale, loss, grad):
     "Compute the losses, and write the gradient to `grad`, in a single pass"
-    launch([single_pass_launch(problem, this_device())], x, target=target, scale=scale, loss=loss, grad=grad)
+    launch(
+        [single_pass_launch(problem, current_device_properties())], x, target=target, scale=scale, loss=loss, grad=grad
+    )
 
 
 def _run_gradients(x, target, problem, row_stats, upstream, scale, grad):
@@ -235,7 +245,7 @@ def _multiply_in_place(x, factor):
     "Multiply `x` by a factor in device memory, without a host synchronization"
     if x.numel():
         vec_size = vector_width(x.data_ptr(), x.element_size(), 1, x.numel())
-        launch([multiply_launch(dtype_name(x), x.numel(), vec_size, this_device())], x, factor=factor)
+        launch([multiply_launch(dtype_name(x), x.numel(), vec_size, current_device_properties())], x, factor=factor)
     return ()
 
 
@@ -287,7 +297,9 @@ class _CrossEntropy(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x, target, ignore_index, reduction, in_place):
         is_aligned = in_place or x.data_ptr() % MAX_LOAD_BYTES == 0
-        is_single_pass = reduction != 'none' and _computes_gradient(x.dtype, x.shape, is_aligned, this_device())
+        is_single_pass = reduction != 'none' and _computes_gradient(
+            x.dtype, x.shape, is_aligned, current_device_properties()
+        )
         loss, ctx.scale, *saved = _run_forward(x, target, ignore_index, reduction, in_place, is_single_pass)
         ctx.options, ctx.was_used, ctx.row_stats = (ignore_index, in_place), False, None
         if not is_single_pass:
@@ -350,7 +362,7 @@ def _apply_to_copy(logits, target, ignore_index, reduction):
     return _apply_cross_entropy(logits, target, ignore_index, reduction, False)
 
 
-@looks_up(_run_loss, 'logits', 'target', 'ignore_index', 'reduction')
+@replay_entry_point(_run_loss, 'logits', 'target', 'ignore_index', 'reduction')
 def cross_entropy(
     logits,  # a tensor (rows, classes) of float32, bfloat16, float16 or float64; with `in_place` it must be contiguous
     target,  # an int64 tensor (rows,): the class of each row
@@ -451,7 +463,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
 
 def _overwrite_with_gradient(x, target, problem, scale, loss, unit_scale):
     "Compute the losses, and overwrite the logits with their gradient"
-    if single_pass_launch(problem, this_device()):
+    if single_pass_launch(problem, current_device_properties()):
         return _run_single_pass(x, target, problem, scale, loss, x)
     _run_gradients(x, target, problem, _run_losses(x, target, problem, loss), unit_scale, scale, x)
 

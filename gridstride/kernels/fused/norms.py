@@ -7,9 +7,17 @@ from .calls import Norm
 from .sources import DTYPE_BYTES, accumulator_type
 from ..autocast import autocast_operands, is_autocast_enabled
 from ..operators import operator
-from ..ladder.rung import this_device
-from ..call_tables import ARGUMENTS, make_apply, differentiable_once, differentiate_eagerly, looks_up, needs_autograd
-from ..call_tables import replayable, torch_call
+from ..ladder.rung import current_device_properties
+from ..launch_replay import (
+    ARGUMENTS,
+    differentiable_once,
+    differentiate_eagerly,
+    make_apply,
+    needs_autograd,
+    replay_entry_point,
+    replayable,
+    torch_call,
+)
 from ..common import check_matches, check_tensor, dtype_name, is_host_bound, launch, tensor_vector_width, to_contiguous
 
 
@@ -67,7 +75,7 @@ def _launch_norm(x, weight, bias, residual, eps, is_centered, y, x_plus_residual
         return
     norm = Norm(is_centered, weight is not None, bias is not None, residual is not None)
     vec_size = _common_vector_width(x.shape[-1], x, weight, bias, residual)
-    launches = calls.norm_launches(dtype_name(x), *_rows_and_width(x), vec_size, norm, eps, this_device())
+    launches = calls.norm_launches(dtype_name(x), *_rows_and_width(x), vec_size, norm, eps, current_device_properties())
     launch(launches, x, weight=weight, bias=bias, residual=residual, sum=x_plus_residual, y=y, row_stats=row_stats)
 
 
@@ -102,7 +110,7 @@ def _norm_backward(x, dy, dsum, weight, row_stats, needs_param_grads, is_centere
     (rows, width), norm = _rows_and_width(x), Norm(is_centered, weight is not None, False, dsum is not None)
     vec_size = _common_vector_width(width, x, dy, dsum, weight)
     launches, partial_rows = calls.norm_backward_launches(
-        dtype_name(x), rows, width, vec_size, norm, needs_param_grads, this_device()
+        dtype_name(x), rows, width, vec_size, norm, needs_param_grads, current_device_properties()
     )
     partials = torch.empty(partial_rows * (1 + is_centered) * width, dtype=_accumulator_dtype(x), device=x.device)
     outputs = dict(dx=dx, partials=partials, dweight=dweight, dbias=dbias)
@@ -215,7 +223,7 @@ def _differentiate_with_torch(*operands):  # the arguments of `_normalize`
     return _torch_normalize(*operands)
 
 
-@looks_up(_normalize, 'x', 'weight', None, 'residual', 'eps', False)
+@replay_entry_point(_normalize, 'x', 'weight', None, 'residual', 'eps', False)
 def rms_norm(
     x,  # a tensor (..., width) of float32, float16, bfloat16 or float64; if it is not contiguous, it is copied first
     weight=None,  # (width,), of the same dtype
@@ -239,7 +247,7 @@ def rms_norm(
     return _apply_norm(x, weight, None, residual, eps, False)
 
 
-@looks_up(_normalize, 'x', 'weight', 'bias', 'residual', 'eps', True)
+@replay_entry_point(_normalize, 'x', 'weight', 'bias', 'residual', 'eps', True)
 def layer_norm(
     x,  # as for `rms_norm`
     weight=None,  # (width,), of the same dtype

@@ -13,9 +13,16 @@ from .sources import DTYPE_BYTES, accumulator_type, kernel_source
 from ..autocast import autocast_operands, is_autocast_enabled
 from ..operators import operator
 from ..ladder.launches import Int64
-from ..ladder.rung import KernelLaunch, this_device
-from ..call_tables import ARGUMENTS, make_apply, differentiable_once, differentiate_eagerly, looks_up, needs_autograd
-from ..call_tables import torch_call
+from ..ladder.rung import KernelLaunch, current_device_properties
+from ..launch_replay import (
+    ARGUMENTS,
+    differentiable_once,
+    differentiate_eagerly,
+    make_apply,
+    needs_autograd,
+    replay_entry_point,
+    torch_call,
+)
 from ..common import MAX_LOAD_BYTES, check_tensor, dtype_name, is_host_bound, launch, tensor_vector_width, to_contiguous
 from ...utils import cdiv
 
@@ -277,7 +284,7 @@ def _run_softmax(kernel, x, dy, is_log):
     vec_size = min(tensor_vector_width(operand, 2, width) for operand in (x, dy, out))
     has_equal_offsets = len({operand.data_ptr() % MAX_LOAD_BYTES for operand in (x, dy, out)}) == 1
     launches, workspace_elements = softmax_launches(
-        kernel, dtype, x.numel() // width, width, vec_size, is_log, this_device(), has_equal_offsets
+        kernel, dtype, x.numel() // width, width, vec_size, is_log, current_device_properties(), has_equal_offsets
     )
     states = torch.empty(workspace_elements, dtype=getattr(torch, accumulator_type(dtype)), device=x.device)
     launch(launches, x, dy=dy, states=states, out=out)
@@ -346,7 +353,7 @@ def _apply_softmax(x, is_log):
     return _apply_softmax_function(x, is_log)
 
 
-@looks_up(_softmax.eager, 'x', False)
+@replay_entry_point(_softmax.eager, 'x', False)
 def softmax(
     x,  # a tensor of float32, float16, bfloat16 or float64; if it is not contiguous, it is copied first
 ):  # a tensor like `x`
@@ -364,7 +371,7 @@ def softmax(
     return _apply_softmax(x, False)
 
 
-@looks_up(_softmax.eager, 'x', True)
+@replay_entry_point(_softmax.eager, 'x', True)
 def log_softmax(
     x,  # as for `softmax`
 ):  # a tensor like `x`

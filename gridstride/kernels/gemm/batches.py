@@ -9,9 +9,9 @@ from torch.autograd.function import once_differentiable
 from .launches import stored_layout, stored_operands, run_gemm, unsupported_device_reason
 from . import plan, bf16x6
 from .calls import GemmProblem, choose_tile, estimate_cycles
-from ..ladder.rung import PreparedLaunches, this_device
+from ..ladder.rung import PreparedLaunches, current_device_properties
 from ..sparse.launches import launch_prepared
-from ..call_tables import looks_up, needs_autograd, replayable
+from ..launch_replay import replay_entry_point, needs_autograd, replayable
 from ..common import make_context_current_once, dtype_name
 
 
@@ -34,7 +34,7 @@ def _float32_operands(a, b):
         return 'a size is 0, or the batch size is above 65,535'
     if (a.data_ptr() | b.data_ptr()) & 15:
         return 'an operand begins at an address that is not a multiple of 16'
-    kernel = bf16x6.choose_batch(count, M, N, K, this_device().sms, operands[0])
+    kernel = bf16x6.choose_batch(count, M, N, K, current_device_properties().sms, operands[0])
     return kernel if isinstance(kernel, str) else (*operands, kernel)
 
 
@@ -48,7 +48,7 @@ def _kernel_operands(a, b):
 @lru_cache(256)
 def _prepared_launches(kernel, count, M, N, K, device, backend):
     "Return the prepared launches of a float32 kernel for a batch, cached: a function of (arrays, stream)"
-    launches = PreparedLaunches(kernel.launch_plan(M, N, K, this_device(), count))
+    launches = PreparedLaunches(kernel.launch_plan(M, N, K, current_device_properties(), count))
     return lambda arrays, stream=None: launches(*arrays, stream)
 
 
@@ -76,7 +76,7 @@ _MAX_LAUNCH_BOUND_US, _CYCLES_PER_US = 28, 1750
 def _is_long(a, b):
     "Return whether the kernel of 16-bit batches is estimated to take longer than the launch overhead of torch"
     problem = GemmProblem(dtype_name(a), dtype_name(a), 'nn', a.shape[0], a.shape[1], b.shape[2], a.shape[2])
-    sms = this_device().sms
+    sms = current_device_properties().sms
     return estimate_cycles(choose_tile(problem, sms), problem, sms) > _MAX_LAUNCH_BOUND_US * _CYCLES_PER_US
 
 
@@ -105,7 +105,7 @@ class _Bmm(torch.autograd.Function):
         )
 
 
-@looks_up(_bmm_forward, 'a', 'b')
+@replay_entry_point(_bmm_forward, 'a', 'b')
 def bmm(
     a,  # (count, M, K)
     b,  # (count, K, N)

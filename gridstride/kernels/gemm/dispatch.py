@@ -11,7 +11,7 @@ import torch
 from torch.autograd import forward_ad
 
 from .plan import MAX_PLANS, TYPES, allows_tf32, cache_clearers, fallback_reason, is_torch_faster_in_graphs, multiply
-from ..call_tables import entry_point, install_entry_points, is_any_autocast_enabled, make_apply
+from ..launch_replay import entry_point, install_entry_points, is_any_autocast_enabled, make_apply
 from ..operators import operator
 from ..ladder.rung import GemmKernel
 from ..common import make_context_current_once

@@ -176,7 +176,7 @@ __device__ void store_by_tma(u32 (&v)[2][8], const TensorMap &x, int batch, int 
     if (lane == 0) { tma_store(x, batch, r, c, staging); stores_commit(); }
 }
 
-// Stores the same elements without TMA, whose boxes would also overwrite rows of the next group. `to`: the address of
+// Stores the same elements without TMA, whose boxes would also overwrite rows of the next group. `dst`: the address of
 // the thread's first element; `rows`, `columns`: how many remain
 __device__ void store_rows(u32 (&v)[2][8], Elem *dst, int rows, int columns, int N) {
     #pragma unroll

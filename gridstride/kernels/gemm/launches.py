@@ -10,7 +10,7 @@ import torch
 
 from .calls import GemmProblem, choose_tile, is_staged, gemm_launch, column_sum_rows
 from .sources import F16_TYPES
-from ..ladder.rung import this_device, on_hopper
+from ..ladder.rung import current_device_properties, on_hopper
 from ..sparse.launches import launch_prepared, prepare_launch
 from ..common import dtype_name
 
@@ -58,7 +58,7 @@ def stored_operands(a, b):  # matrices, or batches of matrices
 @lru_cache(1024)
 def _prepared_launch(problem, scale, tile, device, backend):
     "Return the prepared launch of a problem on a device"
-    return prepare_launch(*gemm_launch(problem, scale, this_device(), tile), device)
+    return prepare_launch(*gemm_launch(problem, scale, current_device_properties(), tile), device)
 
 
 def _as_batch(x):
@@ -108,7 +108,7 @@ def run_gemm(
         sum_columns=column_sums,
         accumulate=accumulate,
     )
-    tile = tile or choose_tile(problem, this_device().sms)
+    tile = tile or choose_tile(problem, current_device_properties().sms)
     num_sum_rows = column_sum_rows(problem, tile) if column_sums else 0
     sums = torch.empty(num_sum_rows, N, dtype=torch.float32, device=stored_a.device)
     saved_or_grad = activation_input if act_grad is None else act_grad

@@ -343,7 +343,7 @@ def explain(
         explain(a, b)
         explain(kernels.softmax, x)"""
     if callable(a) and not hasattr(a, 'data_ptr'):
-        from ..call_tables import explain_call
+        from ..launch_replay import explain_call
 
         return explain_call(a, b, *args, **options)
     reason = fallback_reason(a, b)

@@ -1,4 +1,4 @@
-"""Skinny GEMMs: `SKINNY` multiplies a tall A by a B of a few columns, as in the last layer of a classifier; `SKINNY_TN`
+"""Skinny GEMMs: `SKINNY` multiplies an A of many rows by a B of few columns, as in the last layer of a classifier; `SKINNY_TN`
 computes its gradient; `SMALL` multiplies matrices that are too small for large tiles.
 
 A GEMM of 50000x784 by 784x10, one layer for all digits of MNIST at once, computes 0.78 GFLOP on 157 MB: 5 FLOP/byte;

@@ -21,7 +21,7 @@ The lessons import from this package: `from gridstride.kernels.ladder import Les
 from ...support.lazy_exports import lazy_exports_of
 
 _NAMES = {
-    'rung': ('H100', 'KernelLaunch', 'this_device', 'require_bfloat16', 'require_hopper', 'on_hopper'),
+    'rung': ('H100', 'KernelLaunch', 'current_device_properties', 'require_bfloat16', 'require_hopper', 'on_hopper'),
     'ladder': ('GpuClock', 'Ladder', 'inputs', 'check_matmul'),
     'lesson_ladder': ('LessonLadder', 'count_library', 'count_quads', 'count_kinds', 'time_matmuls'),
     'stream_k': ('choose', 'final_gemm', 'partial_sums_src', 'schedule_src'),

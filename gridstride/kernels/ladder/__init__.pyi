@@ -11,10 +11,10 @@ from .lesson_ladder import count_quads as count_quads
 from .lesson_ladder import time_matmuls as time_matmuls
 from .rung import H100 as H100
 from .rung import KernelLaunch as KernelLaunch
+from .rung import current_device_properties as current_device_properties
 from .rung import on_hopper as on_hopper
 from .rung import require_bfloat16 as require_bfloat16
 from .rung import require_hopper as require_hopper
-from .rung import this_device as this_device
 from .stream_k import choose as choose
 from .stream_k import final_gemm as final_gemm
 from .stream_k import partial_sums_src as partial_sums_src

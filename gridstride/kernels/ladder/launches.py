@@ -32,7 +32,7 @@ class Float64(float):
     "An argument of type `double`"
 
 
-# While a call is recorded (`kernels.call_tables`), each launch of its thread is counted.
+# While a call is recorded (`kernels.launch_replay`), each launch of its thread is counted.
 _thread_state = threading.local()
 
 

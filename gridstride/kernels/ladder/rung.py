@@ -144,7 +144,7 @@ class Device(NamedTuple):
 H100, B200 = Device(132, True), Device(148, False)
 
 
-def this_device() -> Device:
+def current_device_properties() -> Device:
     "Return the properties of the current GPU, or of the emulator"
     return _gpu_properties(_import_torch().cuda.current_device()) if backend() == 'gpu' else Device(sms(), True)
 
@@ -251,7 +251,7 @@ class GemmKernel:
     def prepare(self, h, w, k, device):
         "Prepare the launches for one shape on the current device; returns a function of (m, n, out, stream)"
         self.require_support(h, w, k)
-        return PreparedLaunches(self.launch_plan(h, w, k, this_device()))
+        return PreparedLaunches(self.launch_plan(h, w, k, current_device_properties()))
 
     def require_support(self, h, w, k):
         "Raise `ValueError` for an unsupported shape, `Unavailable` on an unsupported GPU"
@@ -456,9 +456,10 @@ class Rung(GemmKernel):
             return 'a size is 0'
         if max(h * k, k * w, h * w) >= 2**31:
             return 'a matrix has 2^31 elements or more; the kernel indexes with int'
-        answer = self._arguments['supports'](h, w, k) if self._arguments['supports'] else True
-        if answer is not True:
-            return answer if isinstance(answer, str) else 'unsupported shape'
+        supports = self._arguments['supports']
+        result = supports(h, w, k) if supports else True
+        if result is not True:
+            return result if isinstance(result, str) else 'unsupported shape'
         element_bytes = 4 if self.dtype == 'float32' else 2
         columns = dict(m=h if self.layout[0] == 't' else k, n=k if self.layout[1] == 't' else w, out=w)
         if unaligned_arrays := [array for array in self.tma_boxes if columns[array] * element_bytes % 16]:

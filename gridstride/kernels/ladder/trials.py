@@ -303,8 +303,8 @@ def plot_speeds(panels):
         rows = max(map(len, panels.values()))
         fig, axes = plt.subplots(1, len(panels), figsize=(4.2 * len(panels), 0.9 + 0.3 * rows), squeeze=False)
         for ax, (title, speeds) in zip(axes[0], panels.items()):
-            colours = [plots.COLORS[1 if name.startswith('yours') else 0] for name in speeds]
-            bars = ax.barh([*speeds], [*speeds.values()], color=colours)
+            colors = [plots.COLORS[1 if name.startswith('yours') else 0] for name in speeds]
+            bars = ax.barh([*speeds], [*speeds.values()], color=colors)
             ax.bar_label(bars, fmt='%.0f', padding=3, fontsize=plots.MIN_FONT_SIZE)
             ax.set(title=title, xlabel='TFLOP/s')
             ax.invert_yaxis()
@@ -343,8 +343,8 @@ def plot_comparison(comparison):
         sorted_ratios = sorted(comparison.ratios.items(), key=lambda item: item[1])
         ratios = [ratio for _, ratio in sorted_ratios]
         fig, ax = plt.subplots(figsize=(7.5, 1.2 + 0.17 * len(sorted_ratios)))
-        colours = [plots.COLORS[5 if ratio < 1 else 0] for ratio in ratios]
-        ax.barh(range(len(sorted_ratios)), [ratio - 1 for ratio in ratios], left=1, color=colours)
+        colors = [plots.COLORS[5 if ratio < 1 else 0] for ratio in ratios]
+        ax.barh(range(len(sorted_ratios)), [ratio - 1 for ratio in ratios], left=1, color=colors)
         slower_shapes = [f'{h}x{k} @ {k}x{w}' for (h, w, k), ratio in sorted_ratios if ratio < 1]
         ax.set_yticks(range(len(slower_shapes)), slower_shapes)
         ax.axvline(1, color=plots.INK, lw=1)

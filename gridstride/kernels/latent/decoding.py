@@ -10,7 +10,7 @@ from .sources import HEAD_DIM_K, F16_TYPES, PAGE_SIZE, HEAD_DIM_V
 from ..flash.attentions import Backend, has_ampere
 from ..flash.launches import launch_mapped
 from ..operators import constant, operator
-from ..ladder.rung import this_device
+from ..ladder.rung import current_device_properties
 from ..common import check_tensor, launch, dtype_name
 
 _OP_NAME = 'latent_attention'  # in messages
@@ -19,7 +19,7 @@ _OP_NAME = 'latent_attention'  # in messages
 @constant
 def _has_hopper():
     "Return whether kernels for Hopper run here"
-    return this_device().is_hopper
+    return current_device_properties().is_hopper
 
 
 def _choose_backend(dtype):
@@ -122,7 +122,7 @@ def _latent_attention(q, cache, table, lens, scale, splits):
     if not q.numel() or not table.numel():
         return out.zero_(), lse.fill_(-math.inf)
     problem = _decode_problem(q, cache, table)
-    gpu, boxes = this_device(), ()
+    gpu, boxes = current_device_properties(), ()
     if gpu.is_hopper:
         kernel_launch, boxes, num_splits = calls.decode_hopper(problem, scale, splits, gpu)
     else:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from .sources import TYPES, kernel_source
 from ..ladder.launches import Int64
-from ..ladder.rung import KernelLaunch, this_device
+from ..ladder.rung import KernelLaunch, current_device_properties
 from ..common import (
     MAX_LOAD_BYTES,
     check_tensor,
@@ -35,8 +35,8 @@ MAX_BINS = 8192
 @lru_cache
 def _replayable(function, run, *options):
     """Wrap `run`, which computes what the public function `function` does, so that later calls replay its launches
-    (`call_tables`); `options`: (name, value) pairs for `replayable`. This imports torch"""
-    from ..call_tables import entry_point, replayable
+    (`launch_replay`); `options`: (name, value) pairs for `replayable`. This imports torch"""
+    from ..launch_replay import entry_point, replayable
 
     call = replayable(run, **dict(options))
     call.entry_points.append(entry_point(function, *signature(function).parameters))
@@ -242,7 +242,7 @@ def _sum(x, axis, make_launches):
         return torch.zeros(shape, **options)
     out = torch.empty(shape, **options)
     vec_size = tensor_vector_width(x, rows, width)
-    kernel_launches, partials_per_row = make_launches(dtype_name(x), rows, width, vec_size, this_device())
+    kernel_launches, partials_per_row = make_launches(dtype_name(x), rows, width, vec_size, current_device_properties())
     partials = torch.empty(rows * partials_per_row, dtype=getattr(torch, partial_dtype), device=x.device)
     launch(kernel_launches, x, partials=partials, out=out)
     return out
@@ -361,7 +361,7 @@ def _run_argmax(x, axis):
     if not rows:
         return out
     kernel_launches, partials_per_row = argmax_launches(
-        dtype, rows, width, tensor_vector_width(x, rows, width), this_device()
+        dtype, rows, width, tensor_vector_width(x, rows, width), current_device_properties()
     )
     value_dtype = torch.float32 if dtype in FLOATS else torch.int32
     values = torch.empty(rows * partials_per_row if partials_per_row > 1 else 0, dtype=value_dtype, device=x.device)
@@ -450,7 +450,7 @@ def _run_scan(x, axis):
     if not x.numel():
         return out
     kernel_launches, tiles_per_row = scan_launches(
-        dtype_name(x), rows, width, tensor_vector_width(x, rows, width), this_device()
+        dtype_name(x), rows, width, tensor_vector_width(x, rows, width), current_device_properties()
     )
     # Decoupled look-back needs a status word per tile, initially 0 ("not ready"), and a counter from which blocks take
     # their tiles (the ticket). Kernels for rows with a single tile use neither.
@@ -504,7 +504,13 @@ def _run_histogram(x, bins, low, high):
     out = torch.zeros(bins, dtype=torch.int64, device=x.device)
     if x.numel():
         kernel_launches = histogram_launches(
-            dtype_name(x), x.numel(), bins, float(low), float(high), tensor_vector_width(x, 1, x.numel()), this_device()
+            dtype_name(x),
+            x.numel(),
+            bins,
+            float(low),
+            float(high),
+            tensor_vector_width(x, 1, x.numel()),
+            current_device_properties(),
         )
         launch(kernel_launches, x, out=out)
     return out
@@ -589,6 +595,6 @@ def _run_transpose(x):
     out = torch.empty(*x.shape[:-2], columns, rows, dtype=x.dtype, device=x.device)
     if x.numel():
         word_dtype = getattr(torch, _INTEGER_DTYPES[x.element_size()])
-        kernel_launches = transpose_launches(x.element_size(), num_matrices, rows, columns, this_device())
+        kernel_launches = transpose_launches(x.element_size(), num_matrices, rows, columns, current_device_properties())
         launch(kernel_launches, x.view(word_dtype), out=out.view(word_dtype))
     return out

@@ -5,10 +5,10 @@ from typing import NamedTuple
 
 from .keys import KeyType, as_bits, check_keys, key_type, reject_gradients
 from .sources import dynamic_smem_bytes, kernel_source
-from ..call_tables import replayable
+from ..launch_replay import replayable
 from ..common import MAX_LOAD_BYTES, import_torch, launch
 from ..ladder.launches import Int64
-from ..ladder import KernelLaunch, this_device
+from ..ladder import KernelLaunch, current_device_properties
 from ...utils import cdiv
 
 _THREADS = {1: 512, 2: 512, 4: 512, 8: 512}  # bytes per element -> threads of a block
@@ -117,15 +117,17 @@ def _alignment(bits, keep):
     return _VEC_SIZE if address % load_bytes == 0 and flags_address % _VEC_SIZE == 0 else 1
 
 
-def select(bits, key, keep=None, with_positions=False):
-    """Return (selected elements, their positions or None, their number), in buffers of the size of `bits`. Without
-    `keep`, the first of each group of equal neighbors is selected."""
+def _select(bits, key, keep, with_positions):
+    """Return (selected elements, their positions or None, their number), in buffers of the size of `bits`. If `keep` is
+    None, the first of each run of equal elements is selected."""
     torch, size = import_torch(), bits.numel()
     out, total = torch.empty_like(bits), torch.empty(1, dtype=torch.int64, device=bits.device)
     positions = torch.empty(size, dtype=torch.int64, device=bits.device) if with_positions else None
     if not size:
         return out, positions, total.zero_()
-    launches, tiles = compact_launches(key, size, keep is None, _alignment(bits, keep), with_positions, this_device())
+    launches, tiles = compact_launches(
+        key, size, keep is None, _alignment(bits, keep), with_positions, current_device_properties()
+    )
     words = torch.uint32 if launches[0].name == 'compact_resident' else torch.int64
     status = torch.zeros(tiles + 1, dtype=torch.int64, device=bits.device).view(words)
     unused = torch.empty(1, dtype=torch.int64, device=bits.device) if positions is None else positions
@@ -133,6 +135,12 @@ def select(bits, key, keep=None, with_positions=False):
     arrays = dict(keep=flags, out=out, positions=unused, total=total, status=status[1:], ticket=status[:1])
     launch(launches, bits, **arrays)
     return out, positions, total
+
+
+def select_first_of_runs(bits, key, with_positions=False):
+    """Return (the first element of each run of equal elements, their positions or None, their number), in buffers of
+    the size of `bits`, as `torch.unique_consecutive` selects them"""
+    return _select(bits, key, None, with_positions)
 
 
 def _compact(x, keep):
@@ -145,7 +153,7 @@ def _compact(x, keep):
             f'on {x.device}, as x'
         )
     flags = keep.contiguous().view(import_torch().uint8).flatten()
-    out, _, total = select(as_bits(x.contiguous()).flatten(), key_type(x), flags)
+    out, _, total = _select(as_bits(x.contiguous()).flatten(), key_type(x), flags, False)
     return out.view(x.dtype), total
 
 

@@ -2,14 +2,14 @@
 
 from functools import lru_cache
 
-from .compaction import select
+from .compaction import select_first_of_runs
 from .keys import as_bits, check_keys, key_type
 from .sorts import sort
 from .sources import kernel_source
-from ..call_tables import looks_up, replayable
+from ..launch_replay import replay_entry_point, replayable
 from ..common import import_torch, launch, vector_width
 from ..ladder.launches import Int64
-from ..ladder import KernelLaunch, this_device
+from ..ladder import KernelLaunch, current_device_properties
 from ...utils import cdiv
 
 _MARK_THREADS, _LIST_THREADS = 512, 1024
@@ -34,7 +34,7 @@ def _unique_by_bitmap(x):
     bitmap = torch.zeros(num_words + 1, dtype=torch.int32, device=x.device).view(torch.uint32)
     out = torch.empty(min(size, 32 * num_words), dtype=as_bits(x).dtype, device=x.device)
     total = torch.empty(1, dtype=torch.int64, device=x.device)
-    launches = bitmap_launches(key, size, vector_width(x.data_ptr(), key.bytes, 1, size), this_device())
+    launches = bitmap_launches(key, size, vector_width(x.data_ptr(), key.bytes, 1, size), current_device_properties())
     launch(launches, as_bits(x), bitmap=bitmap, out=out, total=total)
     return out.view(x.dtype), total
 
@@ -44,7 +44,7 @@ _replayable_bitmap = replayable(_unique_by_bitmap)
 
 def _unique_by_sort(x, with_positions):
     "Return (buffer, count[, indices in sort(x)]): buffer[:count] are the distinct elements"
-    out, positions, total = select(as_bits(sort(x)), key_type(x), with_positions=with_positions)
+    out, positions, total = select_first_of_runs(as_bits(sort(x)), key_type(x), with_positions)
     return (out.view(x.dtype), total, positions) if with_positions else (out.view(x.dtype), total)
 
 
@@ -64,7 +64,7 @@ def _unique_by_torch(x, return_counts):
 _unique_small = replayable(_leave_to_torch, _unique_by_torch)
 
 
-@looks_up(_unique_small, 'x', 'return_counts')
+@replay_entry_point(_unique_small, 'x', 'return_counts')
 def unique(
     x,  # a tensor of integers or floats
     return_counts=False,  # True: also return how often each element occurs

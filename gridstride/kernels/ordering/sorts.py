@@ -6,10 +6,10 @@ from typing import NamedTuple
 
 from .keys import KeyType, as_bits, check_axis, check_keys, key_type, move_back, move_last, reject_gradients
 from .sources import UNSIGNED_TYPES, dynamic_smem_bytes, kernel_source
-from ..call_tables import looks_up, replayable
+from ..launch_replay import replay_entry_point, replayable
 from ..common import Explanation, import_torch, launch, vector_width
 from ..ladder.launches import Int64
-from ..ladder import KernelLaunch, this_device
+from ..ladder import KernelLaunch, current_device_properties
 from ...utils import cdiv
 
 _DIGITS = 256
@@ -119,7 +119,7 @@ def _sort_long(problem, x, arrays):
     "Sort rows with onesweep; `arrays`: `out`, and with a payload `values` and `out_values`"
     torch, key = import_torch(), problem.key
     vec_size = vector_width(x.data_ptr(), key.bytes, problem.rows, problem.width)
-    kernel_launches, tiles = onesweep_launches(problem, vec_size, this_device())
+    kernel_launches, tiles = onesweep_launches(problem, vec_size, current_device_properties())
     options = dict(dtype=torch.int32, device=x.device)
     status = torch.empty(2, problem.rows * tiles * _DIGITS, **options)
     num_counts, num_tickets = problem.rows * key.bytes * _DIGITS, problem.rows * key.bytes
@@ -222,7 +222,7 @@ def _sort(x, values, axis, descending):
 _replayable_sort = replayable(_sort)
 
 
-@looks_up(_replayable_sort, 'x', 'values', 'axis', 'descending')
+@replay_entry_point(_replayable_sort, 'x', 'values', 'axis', 'descending')
 def sort(
     x,  # a tensor of integers or floats
     values=None,  # a tensor of integers or floats with the shape of `x`, which is permuted like `x`
@@ -257,7 +257,7 @@ def _argsort(x, axis, descending):
 _replayable_argsort = replayable(_argsort)
 
 
-@looks_up(_replayable_argsort, 'x', 'axis', 'descending')
+@replay_entry_point(_replayable_argsort, 'x', 'axis', 'descending')
 def argsort(
     x,  # as for `sort`
     axis=-1,

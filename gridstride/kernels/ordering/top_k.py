@@ -5,9 +5,9 @@ from functools import lru_cache
 
 from .keys import KeyType, as_bits, check_axis, check_keys, key_type, move_back, move_last, reject_gradients
 from .sources import UNSIGNED_TYPES, kernel_source
-from ..call_tables import looks_up, replayable
+from ..launch_replay import replay_entry_point, replayable
 from ..common import Explanation, import_torch, launch, pow2_clamp, vector_width
-from ..ladder import KernelLaunch, this_device
+from ..ladder import KernelLaunch, current_device_properties
 from ...utils import cdiv
 
 _MAX_K = 256  # for a larger k, torch is faster
@@ -111,7 +111,7 @@ def _torch_function(x, k, axis, largest):
 _replayable_topk = replayable(_topk, _topk_by_torch, make_torch_function=_torch_function)
 
 
-@looks_up(_replayable_topk, 'x', 'k', 'axis', 'largest')
+@replay_entry_point(_replayable_topk, 'x', 'k', 'axis', 'largest')
 def topk(
     x,  # a tensor of integers or floats
     k,
@@ -132,7 +132,7 @@ def _launch(bits, values, indices, key, k, width, largest):
     "Launch the kernels for rows of `as_bits`"
     torch, rows = import_torch(), bits.numel() // width
     vec_size = vector_width(bits.data_ptr(), key.bytes, rows, width)
-    kernel_launches, num_candidates = topk_launches(key, k, rows, width, largest, vec_size, this_device())
+    kernel_launches, num_candidates = topk_launches(key, k, rows, width, largest, vec_size, current_device_properties())
     candidates = torch.empty(max(1, rows * num_candidates), dtype=torch.int64, device=bits.device)
     launch(kernel_launches, bits, candidates=candidates, values=values, indices=indices)
 
@@ -152,7 +152,7 @@ def explain_topk(
         return Explanation((), reason)
     if not x.numel() or not k:
         return Explanation((), 'x is empty' if k else 'k is 0')
-    launches, _ = topk_launches(key, k, x.numel() // width, width, bool(largest), 1, this_device())
+    launches, _ = topk_launches(key, k, x.numel() // width, width, bool(largest), 1, current_device_properties())
     blocks = launches[0].scalars[2]
     reason = (
         f'{blocks} blocks read each row, a second launch merges their candidates'

@@ -123,7 +123,7 @@ def quantize_blocks(
     return BlockScaled(format, _ENCODE[element](torch.where(factors > 0, w / factors, 0)), scales, matrix_scale)
 
 
-def restore_blocks(quantized: BlockScaled):  # a matrix of float32
+def dequantize_blocks(quantized: BlockScaled):  # a matrix of float32
     "Dequantize a matrix to the values that it represents"
     element, _, scale = BLOCK_FORMATS[quantized.format]
     factors = _DECODE[scale](quantized.scales) * quantized.matrix_scale

@@ -13,7 +13,7 @@ import torch
 from .sources import source
 from ..ptx import PTX
 from ..ladder.launches import MappedLauncher
-from ..ladder.rung import KernelLaunch, compile_kernel, this_device, require_bfloat16, require_hopper
+from ..ladder.rung import KernelLaunch, compile_kernel, current_device_properties, require_bfloat16, require_hopper
 from ..source_assembly import C_TYPES, assemble_source
 from ..common import check_tensor, make_context_current_once, launch
 from ...cpp.driver import current_stream
@@ -191,7 +191,7 @@ def _multiply(kind, a, b, a_scales, b_scales):
         launch(dp4a_launches(M, N, K), a, b=b, out=out, a_scales=a_scales, b_scales=b_scales)
         return out
     arrays = [a.view(torch.uint8), b.view(torch.uint8), out, a_scales, b_scales]
-    for kernel_launch in wgmma_launches(kind, M, N, K, this_device()):
+    for kernel_launch in wgmma_launches(kind, M, N, K, current_device_properties()):
         if not a.is_cuda:
             _launcher(kernel_launch, None, 'sim')(arrays)
             continue

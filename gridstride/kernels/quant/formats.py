@@ -87,7 +87,7 @@ def affine(
     return QuantizedInts(integers.clamp(0, max_integer).to(torch.uint8), scales, zeros.to(torch.uint8))
 
 
-def restore(quantized: QuantizedInts):  # a matrix of float32
+def dequantize_ints(quantized: QuantizedInts):  # a matrix of float32
     "Dequantize integers to the values that they represent"
     values = quantized.integers.float()
     if quantized.zeros is not None:
@@ -124,7 +124,11 @@ def search_scales(
     quantizer=symmetric,  # or `affine`
 ) -> QuantizedInts:
     "Quantize with the scale that has the least squared error among `steps` candidates per group"
-    return _search_shrink(lambda shrink: quantizer(w, bits, group, scale_dtype, shrink), restore, w, group, steps)
+
+    def quantize(shrink):
+        return quantizer(w, bits, group, scale_dtype, shrink)
+
+    return _search_shrink(quantize, dequantize_ints, w, group, steps)
 
 
 # NF4 of Dettmers et al., "QLoRA": 16 quantiles of the normal distribution, because weights are nearly normally
@@ -177,7 +181,7 @@ def nf4(
     return QuantizedNF4(indices.to(torch.uint8), scales)
 
 
-def restore_nf4(quantized: QuantizedNF4):  # a matrix of float32
+def dequantize_nf4(quantized: QuantizedNF4):  # a matrix of float32
     "Dequantize codebook indices to the values that they represent"
     indices, scales = quantized
     return _codebook(scales)[indices.long()] * expand_scales(scales.float(), indices.shape)
@@ -190,7 +194,7 @@ def search_nf4(
     steps=20,
 ) -> QuantizedNF4:
     "Quantize to NF4 with the scale that has the least squared error among `steps` candidates per group"
-    return _search_shrink(lambda shrink: nf4(w, group, scale_dtype, shrink), restore_nf4, w, group, steps)
+    return _search_shrink(lambda shrink: nf4(w, group, scale_dtype, shrink), dequantize_nf4, w, group, steps)
 
 
 E4M3_MAX = 448.0
@@ -233,13 +237,13 @@ def unpack_bits(
     return (single_bits << torch.arange(bits, dtype=torch.uint8, device=packed.device)).sum(-1, dtype=torch.uint8)
 
 
-def decibels(
+def snr_db(
     w,  # the matrix
     dequantized,  # the matrix after quantization and dequantization
 ) -> float:
     """Compute the signal-to-noise ratio, 10 log10(sum of squares / sum of squared errors); infinite without error.
 
-    >>> round(decibels(torch.ones(4), torch.full((4,), 1.1)))
+    >>> round(snr_db(torch.ones(4), torch.full((4,), 1.1)))
     20
 
     An additional bit per element adds about 6 dB."""

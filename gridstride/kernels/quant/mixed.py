@@ -15,10 +15,10 @@ from .calls import MAX_ROWS, pairs_bytes, zeros_array
 from .fragments import BITS, STEP
 from .packed import PackedMatrix, align_rows, as_words, packed_arrays, run_matvec
 from .sources import KINDS, kernel_source
-from ..call_tables import replayable
+from ..launch_replay import replayable
 from ..ladder.stream_k import resident_clusters
 from ..ladder.launches import MappedLauncher, record_launch
-from ..ladder.rung import KernelLaunch, compile_kernel, this_device
+from ..ladder.rung import KernelLaunch, compile_kernel, current_device_properties
 from ..common import make_context_current_once, launch, dtype_name
 from ...cpp.driver import current_stream
 from ...utils import cdiv
@@ -182,7 +182,7 @@ def choose_method(kind, batch, rows, columns, gpu):  # gpu: a `Device`
 
 def multiply(x, packed, bias):
     "Compute x @ w.T (+ bias) for a packed matrix w with the fastest method; x: (batch, columns), dtype of the scales"
-    method = choose_method(packed.kind, x.shape[0], *packed.shape, this_device())
+    method = choose_method(packed.kind, x.shape[0], *packed.shape, current_device_properties())
     if method == 'matvec':
         return run_matvec(x.contiguous(), packed, bias)
     if method == 'unpack':
@@ -257,7 +257,7 @@ def run_mixed(x, packed, bias, tile):
         return y
     has_bias, has_zeros = bias is not None, packed.zeros is not None
     problem = packed.kind, dtype_name(x), packed.group, batch, rows, x.shape[1], has_bias, has_zeros
-    kernel_launch = mixed_launch(*problem, tile, this_device().sms)
+    kernel_launch = mixed_launch(*problem, tile, current_device_properties().sms)
     # The emulator checks that dtypes match those of the kernel's parameters.
     arrays = [array if array is None else as_words(array) for array in packed[3:]]
     words, scales, zeros, matrix_scale = arrays
@@ -313,7 +313,7 @@ def _unpack(words, scales, zeros, matrix_scale, kind, group, rows, columns, dtyp
     w = scales.new_empty(rows, columns, dtype=getattr(torch, dtype))
     if w.numel():
         problem = kind, dtype, group, rows, columns, zeros is not None
-        launch(unpack_launches(*problem, this_device().sms), w, w=w, **packed_arrays(packed))
+        launch(unpack_launches(*problem, current_device_properties().sms), w, w=w, **packed_arrays(packed))
     return w
 
 

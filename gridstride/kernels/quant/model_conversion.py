@@ -2,7 +2,7 @@
 
 from functools import partial
 
-from .formats import decibels
+from .formats import snr_db
 from .linear import QuantLinear
 from .packed import DEFAULT_GROUP, default_group, unpack, invalid_options_reason, unsupported_reason
 from .sources import FLOATS
@@ -20,7 +20,7 @@ def _quantize_layer(kind, group, zeros, fit, name, layer):
     if reason := unsupported_reason(kind, group, w.shape):
         return reason
     quantized = QuantLinear.from_linear(layer, kind, group, zeros, fit)
-    signal_to_noise = decibels(w, unpack(quantized.packed))
+    signal_to_noise = snr_db(w, unpack(quantized.packed))
     return quantized, ReplacedLayer(
         name, tuple(w.shape), w.nbytes, quantized.packed.nbytes, signal_to_noise, dtype_name(w)
     )

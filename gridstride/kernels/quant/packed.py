@@ -6,12 +6,12 @@ from typing import NamedTuple
 import torch
 
 from . import formats
-from .block_formats import BLOCK_FORMATS, BlockScaled, quantize_blocks, restore_blocks
+from .block_formats import BLOCK_FORMATS, BlockScaled, quantize_blocks, dequantize_blocks
 from .calls import GROUPS, MAX_ROWS, matvec_launches
 from .formats import QuantizedNF4, QuantizedInts
 from .fragments import BITS, STEP, from_fragments, to_fragments, to_lane_order, from_lane_order
 from .sources import FLOATS, KINDS
-from ..ladder.rung import this_device
+from ..ladder.rung import current_device_properties
 from ..common import check_matches, check_tensor, launch, dtype_name
 from ...utils import backend, cdiv
 
@@ -141,17 +141,17 @@ def unpack(packed: PackedMatrix):  # (rows, columns) of float32
         None if tensor is None else from_lane_order(tensor, rows, num_groups) for tensor in scales_and_zeros
     )
     if kind in BLOCK_FORMATS:
-        return restore_blocks(BlockScaled(kind, integers, scales, 1 if matrix_scale is None else matrix_scale))
+        return dequantize_blocks(BlockScaled(kind, integers, scales, 1 if matrix_scale is None else matrix_scale))
     if kind == 'nf4':
-        return formats.restore_nf4(QuantizedNF4(integers, scales))
+        return formats.dequantize_nf4(QuantizedNF4(integers, scales))
     integers = integers.view(torch.float8_e4m3fn).float() if kind == 'fp8' else integers
-    return formats.restore(QuantizedInts(integers, scales, zeros))
+    return formats.dequantize_ints(QuantizedInts(integers, scales, zeros))
 
 
 @lru_cache(1024)
 def _cached_matvec_launches(device, backend, *problem):  # `device` and `backend` are only part of the cache key
     "Return `matvec_launches` on the current device; cached, because querying the device is slow"
-    return matvec_launches(*problem, this_device())
+    return matvec_launches(*problem, current_device_properties())
 
 
 def align_rows(x):

@@ -16,7 +16,7 @@ _BARRIER_PRIMITIVES = tuple(f'barrier_{name}' for name in ('init', 'arrive', 'ex
 _COPY_PRIMITIVES = 'address', 'fence_mbarrier_init', *_BARRIER_PRIMITIVES, 'bulk_copy', 'bulk_copy_evict_first'
 _PRIMITIVES = dict(matvec=('mma',), streamed=('mma', *_COPY_PRIMITIVES), unpack=())
 KINDS = 'int4', 'int8', 'nf4', 'fp8', 'mxfp8', 'nvfp4'  # in the order of the C enum
-# Computed here, because a call during which torch computes it could not be replayed from a table (`call_tables`)
+# Computed here, because a call during which torch computes it could not be replayed from a table (`launch_replay`)
 _CODEBOOK = ', '.join(f'{value!r}f' for value in nf4_codebook())
 
 

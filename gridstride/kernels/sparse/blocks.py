@@ -8,7 +8,7 @@ import torch.nn.functional as F
 
 from .launches import launch_prepared, prepare_launch
 from .sources import F16_TYPES, blocks_source
-from ..ladder.rung import KernelLaunch, this_device, require_hopper
+from ..ladder.rung import KernelLaunch, current_device_properties, require_hopper
 from ..common import check_tensor, dtype_name
 from ...utils import cdiv
 
@@ -117,7 +117,7 @@ def blocks_launch(
 @lru_cache(1024)
 def _prepare(problem, device, backend):  # `backend` is only part of the cache key
     "Prepare the launch for `problem`, the arguments of `blocks_launch` without the `Device`"
-    return prepare_launch(*blocks_launch(*problem, this_device()), device)
+    return prepare_launch(*blocks_launch(*problem, current_device_properties()), device)
 
 
 def multiply_blocks(

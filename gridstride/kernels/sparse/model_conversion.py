@@ -9,7 +9,7 @@ from .linear import TwoFourLinear, has_kernel
 from .sources import F16_TYPES
 from .two_four import unsupported_24_reason
 from ..layers import ReplacedLayer, format_us, report_table, replace_linears, restore_linears
-from ..quant.formats import decibels
+from ..quant.formats import snr_db
 from ..common import dtype_name
 from ...bench import bench
 from ...bench.clocks import capture
@@ -27,7 +27,7 @@ def _prune_layer(iterations, name, layer):
     if w.isnan().any():
         return 'its weight has a NaN'
     sparse_layer = TwoFourLinear.from_linear(layer, iterations)
-    signal_to_noise = decibels(w, sparse_layer.weight)
+    signal_to_noise = snr_db(w, sparse_layer.weight)
     return sparse_layer, ReplacedLayer(
         name, tuple(w.shape), w.nbytes, sparse_layer.packed.nbytes, signal_to_noise, dtype_name(w)
     )

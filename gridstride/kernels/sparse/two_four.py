@@ -9,7 +9,7 @@ import torch
 from .formats import CompressedMatrix, compress, from_words, to_dense, to_words
 from .launches import launch_prepared, prepare_launch
 from .sources import F16_TYPES, few_rows_source, hopper_source, mma_sp_source, split_source, wgmma_sp
-from ..ladder.rung import KernelLaunch, this_device, require_bfloat16, runs_hopper
+from ..ladder.rung import KernelLaunch, current_device_properties, require_bfloat16, runs_hopper
 from ..ladder.stream_k import resident_clusters
 from ..common import check_matches, check_tensor, dtype_name
 from ...utils import cdiv
@@ -138,7 +138,8 @@ def choose_persistent_tile(rows, n, k, sms=132) -> Tile:
 
 @lru_cache(1024)
 def choose_tile(rows, n, k, sms=132):  # a `Tile` or a `SplitTile`
-    "Choose the tile: of persistent blocks if they occupy all SMs, or if they are wide; else the best with split-K"
+    """Choose the tile: that of persistent blocks if they occupy all SMs, or if it is wider than any tile with split-K;
+    else the best tile with split-K"""
     tile = choose_persistent_tile(rows, n, k, sms)
     clusters = cdiv(rows, tile.BM * tile.CM) * cdiv(n, tile.BN * tile.CN)
     if tile.BN > SPLIT_TILES[-1].BN or clusters * tile.CM * tile.CN >= sms:
@@ -232,12 +233,12 @@ def _prepare(problem, use_mma_sp, tile, device, backend):  # `backend` is only p
     "Prepare the launch for `problem`, the arguments of `mma_sp_launch`"
     dtype, rows, n, k, has_bias = problem
     if _is_few_rows_faster(rows, n) and not (use_mma_sp or tile):
-        return prepare_launch(few_rows_launch(dtype, rows, n, k, has_bias, this_device().sms), (), device)
+        return prepare_launch(few_rows_launch(dtype, rows, n, k, has_bias, current_device_properties().sms), (), device)
     if runs_hopper() and not use_mma_sp:
-        tile = tile or choose_tile(rows, n, k, this_device().sms)
+        tile = tile or choose_tile(rows, n, k, current_device_properties().sms)
         if isinstance(tile, SplitTile):
             return prepare_launch(*split_launch(*problem, tile), device)
-        return prepare_launch(*hopper_launch(*problem, this_device(), tile), device)
+        return prepare_launch(*hopper_launch(*problem, current_device_properties(), tile), device)
     return prepare_launch(mma_sp_launch(*problem), (), device)
 
 

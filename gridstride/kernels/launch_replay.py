@@ -11,8 +11,8 @@ memory that is neither an argument nor allocated by the call, the Python code ru
 overlap is not stored, because those of later calls may not overlap. Memory that an operator keeps from call to
 call must not be allocated while a call is recorded (`active_recorder`), or each replay would get new memory.
 
-A call that a table computes need not run any Python code: a function is made an entry point of a table by `looks_up`,
-and a function of torch that computes the result is called with its arguments in its order (`TorchCall`).
+A call that a table computes need not run any Python code: `replay_entry_point` makes a function an entry point of a
+table, and a function of torch that computes the result is called with its arguments in its order (`TorchCall`).
 """
 
 import inspect
@@ -249,7 +249,7 @@ class EntryPoint(NamedTuple):
 
 
 def entry_point(function, *arguments) -> EntryPoint:
-    """Return the `EntryPoint` of a function; `arguments`: as for `looks_up`.
+    """Return the `EntryPoint` of a function; `arguments`: as for `replay_entry_point`.
 
     entry_point(matmul, 'a', 'b')"""
     parameters = inspect.signature(function).parameters
@@ -264,14 +264,14 @@ def entry_point(function, *arguments) -> EntryPoint:
     return EntryPoint(function, names, defaults, tuple(map(converted, arguments)))
 
 
-def looks_up(
+def replay_entry_point(
     call,  # a function that `replayable` returned
     *arguments,  # of `call`: the name of a parameter, (its name, a dict that converts it), or another constant
 ):
     """Make the decorated function an entry point of the table of `call`: a call for which the table has an entry runs
     no Python code. All parameters that are not among `arguments` must then have their defaults.
 
-    @looks_up(_softmax.eager, 'x', False)"""
+    @replay_entry_point(_softmax.eager, 'x', False)"""
 
     def add(function):
         call.entry_points.append(entry_point(function, *arguments))
@@ -317,7 +317,7 @@ def replayable(
 
     - `fast` returns the result if the table has an entry for the call, even where torch records gradients; else None;
     - `table_for` returns the table that may store such a call, or None (see `differentiate_eagerly`);
-    - `entry_points`: functions whose calls the table computes (see `looks_up`)."""
+    - `entry_points`: functions whose calls the table computes (see `replay_entry_point`)."""
     table = None
 
     def table_for(*args):
