@@ -1,5 +1,5 @@
-"""Skinny GEMMs: `SKINNY` multiplies an A of many rows by a B of few columns, as in the last layer of a classifier; `SKINNY_TN`
-computes its gradient; `SMALL` multiplies matrices that are too small for large tiles.
+"""Skinny GEMMs: `SKINNY` multiplies an A of many rows by a B of few columns, as in the last layer of a classifier;
+`SKINNY_TN` computes its gradient; `SMALL` multiplies matrices that are too small for large tiles.
 
 A GEMM of 50000x784 by 784x10, one layer for all digits of MNIST at once, computes 0.78 GFLOP on 157 MB: 5 FLOP/byte;
 the ridge point of the GPU's roofline is 17 FLOP/byte. So the GEMM is memory-bound, and the kernel must read A once and
