@@ -39,7 +39,7 @@ is_any_autocast_enabled = getattr(torch._C, '_is_any_autocast_enabled', lambda: 
 
 
 def needs_autograd(*tensors) -> bool:
-    "Return whether the call must be recorded: for a gradient, a transform of torch.func, or tracing"
+    "Return whether the Python function must run: for a gradient, a transform of torch.func, or tracing"
     if torch.is_grad_enabled():
         for x in tensors:
             if getattr(x, 'requires_grad', False):

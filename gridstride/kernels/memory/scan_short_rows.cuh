@@ -1,5 +1,5 @@
-// Computes prefix sums along rows of at most WARP_TILE elements, a warp per row. Defined in `scan.cuh`, whose text
-// precedes this one: V, which divides `width`, VECS_PER_THREAD and WARPS (rows per block).
+// Computes prefix sums along rows of at most WARP_TILE elements, a warp per row. Requires scan.cuh before it, and its
+// V, which divides `width`, VECS_PER_THREAD and WARPS (rows per block).
 __global__ void __launch_bounds__(THREADS, 1)
 scan_short_rows(const Elem *x, Elem *out, long long rows, int width) {
     const int lane = threadIdx.x % 32;

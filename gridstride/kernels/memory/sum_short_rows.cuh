@@ -1,7 +1,7 @@
 
-// Sums rows that begin at any element, ROW_THREADS lanes of a warp per row. Each thread issues all of its loads, up to
-// VECS_PER_THREAD vectors, before it adds. With UNALIGNED, the elements before the first and after the last aligned
-// vector of a row are loaded one by one.
+// Sums rows that need not be aligned to vectors, ROW_THREADS lanes of a warp per row. Each thread issues all of its
+// loads, up to VECS_PER_THREAD vectors, before it adds. With UNALIGNED, the elements before the first and after the
+// last aligned vector of a row are loaded one by one.
 __global__ void __launch_bounds__(THREADS)
 sum_short_rows(const Elem *x, Out *out, long long rows, int width) {
     const int lane = threadIdx.x % ROW_THREADS;

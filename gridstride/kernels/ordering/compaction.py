@@ -1,4 +1,5 @@
-"""`compact`: stream compaction in one pass, by decoupled look-back; `select` also keeps one of equal neighbors."""
+"""`compact`: stream compaction in one pass, by decoupled look-back; `select_first_of_runs` keeps the first of each run
+of equal elements."""
 
 from functools import lru_cache
 from typing import NamedTuple

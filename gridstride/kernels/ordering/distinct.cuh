@@ -32,7 +32,7 @@ mark_elements(const Bits *x, unsigned *bitmap, long long size) {
         if (marked[w] & ~((volatile unsigned *)bitmap)[w]) atomicOr(&bitmap[w], marked[w]);
 }
 
-// The inverse of `order`; of both zeros 0.0
+// The inverse of `order`; 0.0 for both zeros
 __device__ __forceinline__ Bits key_at(unsigned index) {
     if (KIND == SIGNED) return Bits(index ^ SIGN);
     if (KIND == FLOATING) return index & SIGN ? Bits(index ^ SIGN) : Bits(0 - index);

@@ -12,7 +12,7 @@
 // split the columns), STAGES, PER_PRODUCT, BIAS, CONSUMER_REGISTERS (registers of a consumer thread), TMA_STORES
 // (persistent blocks store y by TMA, while the next tile is loaded; needs CK = 1), OUT (rows of x per store), RASTER
 // (tiles of x that blocks process at the same time), PDL (programmatic dependent launch, as in hopper_f16.py: every
-// thread waits before its first access to global memory), and the names of store_transposed.cuh and store_split_k.cuh.
+// thread waits before its first access to global memory), and those of store_transposed.cuh and store_split_k.cuh.
 constexpr int HALF_LOADS = LOADS / 2, HALF_SCALES = GROUP == 16 ? 4 : GROUP == 32 ? 2 : 1;
 constexpr int X_BYTES = BN * 128, W_BYTES = 4 * WGS * 512 * HALF_LOADS;                     // per stage
 constexpr int SCALE_BYTES = GROUP ? 4 * WGS * PAIRS_BYTES * HALF_SCALES : 0, ZERO_BYTES = ZEROS ? SCALE_BYTES : 0;
@@ -183,11 +183,11 @@ multiply_mixed(const __grid_constant__ TensorMap x, const __grid_constant__ Tens
         for (int tile = blockIdx.x / CK; tile < tiles; tile += gridDim.x / CK) {
             const int2 position = tile_position(tile);
             const int warp_tile = position.x * 4 * WGS + warp;            // the tile of this warp's 16 rows of w
-            const size_t pair_at = min(warp_tile, (rows + 15) / 16 - 1) * 8 + r;
+            const size_t pair_index = min(warp_tile, (rows + 15) / 16 - 1) * 8 + r;
             u32 offset[2] = {NO_ZERO_POINT, NO_ZERO_POINT};
             if constexpr (ZEROS && GROUP == 0) {
-                offset[0] = add2(NO_ZERO_POINT, upper(zeros[pair_at]));
-                offset[1] = add2(NO_ZERO_POINT, lower(zeros[pair_at]));
+                offset[0] = add2(NO_ZERO_POINT, upper(zeros[pair_index]));
+                offset[1] = add2(NO_ZERO_POINT, lower(zeros[pair_index]));
             }
             int prev_stage = -1;                            // the stage of the previous products
             StageData data[2];
@@ -263,7 +263,7 @@ multiply_mixed(const __grid_constant__ TensorMap x, const __grid_constant__ Tens
             if constexpr (TMA_STORES) {
                 if (threadIdx.x % 128 == 0) barrier_arrive(empty + 8 * prev_stage);
                 if constexpr (GROUP == 0) {
-                    const Pair row_scales = *(const Pair *)(scales + pair_at);
+                    const Pair row_scales = *(const Pair *)(scales + pair_index);
                     #pragma unroll
                     for (int e = 0; e < BN / 2; e++) d[0][e] *= (float)(e / 2 % 2 ? row_scales.y : row_scales.x);
                 }
