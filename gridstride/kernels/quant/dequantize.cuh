@@ -5,8 +5,8 @@
 constexpr int BITS = KIND == INT4 || KIND == NF4 || KIND == NVFP4 ? 4 : 8, STEP = 128, LOADS = BITS / 2;
 // GROUP_COLUMNS: columns of a step that share a scale; SCALES: scales per step and row
 constexpr int GROUP_COLUMNS = GROUP ? GROUP : STEP, SCALES = STEP / GROUP_COLUMNS;
-// A lane has 8 contiguous columns of every 32, so it needs at most four scales per step. LANE_COLUMNS: columns of a step
-// that share one of them
+// A lane has 8 contiguous columns of every 32, so it needs at most four scales per step. LANE_COLUMNS: columns of a
+// step that share one of them
 constexpr int LANE_SCALES = SCALES < 4 ? SCALES : 4, LANE_COLUMNS = STEP / LANE_SCALES;
 // The scales of MXFP8 and NVFP4 are bytes. PAIRS_BYTES: bytes of a group's scales in 16 rows, which are 8 pairs
 constexpr bool BYTE_SCALES = KIND == MXFP8 || KIND == NVFP4, HAS_MATRIX_SCALE = KIND == NVFP4;
