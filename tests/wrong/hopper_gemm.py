@@ -114,60 +114,64 @@ def nothing_for_the_alignment(BM, BN, BK, out):
 
 
 @wrong('hopper_gemm.order')
-def by_rows(tall, wide, BM, BN, at_once): return [(r,c) for r in range(tall) for c in range(wide)]
+def by_rows(tile_rows, tile_cols, BM, BN, at_once): return [(r,c) for r in range(tile_rows) for c in range(tile_cols)]
 
 @wrong('hopper_gemm.order')
-def bands_of_eight(tall, wide, BM, BN, at_once):
-    return [(r,c) for first in range(0, tall, 8) for c in range(wide) for r in range(first, min(first+8, tall))]
+def bands_of_eight(tile_rows, tile_cols, BM, BN, at_once):
+    return [(r,c) for first in range(0, tile_rows, 8) for c in range(tile_cols)
+            for r in range(first, min(first+8, tile_rows))]
 
 @wrong('hopper_gemm.order')
-def square_in_tiles(tall, wide, BM, BN, at_once):
+def square_in_tiles(tile_rows, tile_cols, BM, BN, at_once):
     g = round(at_once**.5)
-    return [(r,c) for first in range(0, tall, g) for c in range(wide) for r in range(first, min(first+g, tall))]
+    return [(r,c) for first in range(0, tile_rows, g) for c in range(tile_cols)
+            for r in range(first, min(first+g, tile_rows))]
 
 @wrong('hopper_gemm.order')
-def edges_forgotten(tall, wide, BM, BN, at_once):
-    return [(r,c) for first in range(0, tall//8*8, 8) for c in range(wide) for r in range(first, first+8)]
+def edges_forgotten(tile_rows, tile_cols, BM, BN, at_once):
+    return [(r,c) for first in range(0, tile_rows//8*8, 8) for c in range(tile_cols) for r in range(first, first+8)]
 
-def best_bands(tall, wide, BM, BN, at_once):
-    return min(([(r,c) for first in range(0, tall, g) for c in range(wide) for r in range(first, min(first+g, tall))]
-                for g in range(1, tall + 1)), key=lambda o: count_loads(o, BM, BN, at_once))
+def best_bands(tile_rows, tile_cols, BM, BN, at_once):
+    return min(([(r,c) for first in range(0, tile_rows, g) for c in range(tile_cols)
+                 for r in range(first, min(first+g, tile_rows))]
+                for g in range(1, tile_rows + 1)), key=lambda o: count_loads(o, BM, BN, at_once))
 
 @wrong('hopper_gemm.order')
 def along_the_rows_alone(*case): return best_bands(*case)
 
 @wrong('hopper_gemm.order')
-def along_the_columns_alone(tall, wide, BM, BN, at_once):
-    return [(r,c) for c,r in best_bands(wide, tall, BN, BM, at_once)]
+def along_the_columns_alone(tile_rows, tile_cols, BM, BN, at_once):
+    return [(r,c) for c,r in best_bands(tile_cols, tile_rows, BN, BM, at_once)]
 
 @wrong('hopper_gemm.order')
-def as_high_as_a_square(tall, wide, BM, BN, at_once):
-    g,h = max(1, min(tall, round((at_once*BN/BM)**.5))),max(1, min(wide, round((at_once*BM/BN)**.5)))
-    orders = band_orders(tall, wide)
-    return min(orders[g-1], orders[tall+h-1], key=lambda o: count_loads(o, BM, BN, at_once))
+def as_high_as_a_square(tile_rows, tile_cols, BM, BN, at_once):
+    g,h = max(1, min(tile_rows, round((at_once*BN/BM)**.5))),max(1, min(tile_cols, round((at_once*BM/BN)**.5)))
+    orders = band_orders(tile_rows, tile_cols)
+    return min(orders[g-1], orders[tile_rows+h-1], key=lambda o: count_loads(o, BM, BN, at_once))
 
 @wrong('hopper_gemm.order')
-def up_to_sixteen(tall, wide, BM, BN, at_once):
-    orders = band_orders(tall, wide)
-    return min(orders[:tall][:16] + orders[tall:][:16], key=lambda o: count_loads(o, BM, BN, at_once))
+def up_to_sixteen(tile_rows, tile_cols, BM, BN, at_once):
+    orders = band_orders(tile_rows, tile_cols)
+    return min(orders[:tile_rows][:16] + orders[tile_rows:][:16], key=lambda o: count_loads(o, BM, BN, at_once))
 
 @wrong('hopper_gemm.order')
-def full_lots_alone(tall, wide, BM, BN, at_once):
-    full = tall*wide//at_once*at_once
-    return min(band_orders(tall, wide), key=lambda o: count_loads(o[:full], BM, BN, at_once))
+def full_lots_alone(tile_rows, tile_cols, BM, BN, at_once):
+    full = tile_rows*tile_cols//at_once*at_once
+    return min(band_orders(tile_rows, tile_cols), key=lambda o: count_loads(o[:full], BM, BN, at_once))
 
 @wrong('hopper_gemm.order')
-def the_same_again(tall, wide, BM, BN, at_once): return [(r%4,c) for r in range(tall) for c in range(wide)]
+def the_same_again(tile_rows, tile_cols, BM, BN, at_once):
+    return [(r%4,c) for r in range(tile_rows) for c in range(tile_cols)]
 
 
 @wrong('hopper_gemm.order')
 def pairs_of_column_and_row(*case): return [(c,r) for r,c in best_bands(*case)]
 
 @wrong('hopper_gemm.order')
-def counts_of_tiles(tall, wide, BM, BN, at_once): return list(range(tall*wide))
+def counts_of_tiles(tile_rows, tile_cols, BM, BN, at_once): return list(range(tile_rows*tile_cols))
 
 @wrong('hopper_gemm.order')
-def the_height_alone(tall, wide, BM, BN, at_once): return 16
+def the_height_alone(tile_rows, tile_cols, BM, BN, at_once): return 16
 
 
 def fixed(src, *which):

@@ -194,27 +194,27 @@ def count_loads(order, BM, BN, at_once):
     return sum(len({r for r, _ in wave}) * BM + len({c for _, c in wave}) * BN for wave in waves)
 
 
-def band_orders(tall, wide):
+def band_orders(tile_rows, tile_cols):
     "Return the order of tiles for bands of every height, along the rows and along the columns"
 
-    def down(tall, wide, group):
+    def down(tile_rows, tile_cols, group):
         return [
             (r, c)
-            for first in range(0, tall, group)
-            for c in range(wide)
-            for r in range(first, min(first + group, tall))
+            for first in range(0, tile_rows, group)
+            for c in range(tile_cols)
+            for r in range(first, min(first + group, tile_rows))
         ]
 
-    return [down(tall, wide, g) for g in range(1, tall + 1)] + [
-        [(r, c) for c, r in down(wide, tall, g)] for g in range(1, wide + 1)
+    return [down(tile_rows, tile_cols, g) for g in range(1, tile_rows + 1)] + [
+        [(r, c) for c, r in down(tile_cols, tile_rows, g)] for g in range(1, tile_cols + 1)
     ]
 
 
 @problem(
     'hopper_gemm.order',
     cases=[
-        dict(tall=tall, wide=wide, BM=BM, BN=BN, at_once=at_once)
-        for tall, wide, BM, BN, at_once in (
+        dict(tile_rows=tile_rows, tile_cols=tile_cols, BM=BM, BN=BN, at_once=at_once)
+        for tile_rows, tile_cols, BM, BN, at_once in (
             (32, 16, 128, 256, 66),
             (16, 32, 256, 128, 66),
             (7, 5, 128, 128, 6),
@@ -235,29 +235,29 @@ def band_orders(tall, wide):
         'elements rather than in tiles. So a band should be about as high as such a square.',
         'Which height is best also depends on the last tiles, so try all: make the order for every height, count '
         'what it loads, and keep the best: `min(orders, key=cost)`.',
-        'Also try bands along the columns: use the same code with `tall` and `wide` swapped, and swap (c, r) back '
-        'to (r, c). Write `cost` in the same way as `from_memory`.',
+        'Also try bands along the columns: use the same code with `tile_rows` and `tile_cols` swapped, and swap (c, r) '
+        'back to (r, c). Write `cost` in the same way as `from_memory`.',
     ],
 )
-def _(fn, rng, tall, wide, BM, BN, at_once):
-    order = fn(tall, wide, BM, BN, at_once)
-    case = f'{tall} by {wide} tiles of {BM} by {BN}, {at_once} at once'
+def _(fn, rng, tile_rows, tile_cols, BM, BN, at_once):
+    order = fn(tile_rows, tile_cols, BM, BN, at_once)
+    case = f'{tile_rows} by {tile_cols} tiles of {BM} by {BN}, {at_once} at once'
     try:
         result = [(r, c) for r, c in order]
     except (TypeError, ValueError):
         raise AssertionError(f'return a list of pairs (row, column); got {reprlib.repr(order)}') from None
     for r, c in result:
-        if r not in range(tall) or c not in range(wide):
+        if r not in range(tile_rows) or c not in range(tile_cols):
             raise AssertionError(
-                f'{case}: there is no tile ({r}, {c}): rows are 0 to {tall - 1}, columns 0 to {wide - 1}'
+                f'{case}: there is no tile ({r}, {c}): rows are 0 to {tile_rows - 1}, columns 0 to {tile_cols - 1}'
             )
-    if len(result) != tall * wide or len(set(result)) != tall * wide:
+    if len(result) != tile_rows * tile_cols or len(set(result)) != tile_rows * tile_cols:
         raise AssertionError(
-            f'{case}: compute each of the {tall * wide} tiles once; got {len(result)} tiles, '
+            f'{case}: compute each of the {tile_rows * tile_cols} tiles once; got {len(result)} tiles, '
             f'{len(set(result))} distinct'
         )
     num_loads = count_loads(result, BM, BN, at_once)
-    best = min(count_loads(band, BM, BN, at_once) for band in band_orders(tall, wide))
+    best = min(count_loads(band, BM, BN, at_once) for band in band_orders(tile_rows, tile_cols))
     if num_loads > 1.03 * best:
         raise AssertionError(
             f'{case}: this order loads {num_loads} rows and columns, {num_loads / best:.2f} times as many as the '

@@ -299,7 +299,7 @@ persistent_k(const __grid_constant__ TensorMap m, const __grid_constant__ Tensor
     __shared__ u32 tmem;                                   // two tiles of accumulators: one is stored meanwhile
     u32 a = address(shared), b = a + STAGES*A_BYTES, full = address(bars), empty = full + 8*STAGES;
     u32 done = empty + 8*STAGES, stored = done + 16, responded = stored + 16, read = responded + 16;
-    int wide = cdiv(w, BN), warp = threadIdx.x/32, lane = threadIdx.x%32, ph = 0;
+    int tile_cols = cdiv(w, BN), warp = threadIdx.x/32, lane = threadIdx.x%32, ph = 0;
     if (threadIdx.x == 0) {
         for (int s = 0; s < STAGES; s++) { barrier_init(full + 8*s, 1); barrier_init(empty + 8*s, 1); }
         for (int s = 0; s < 2; s++) {
@@ -314,7 +314,7 @@ persistent_k(const __grid_constant__ TensorMap m, const __grid_constant__ Tensor
     __syncthreads();
     bool produces = warp == 0 && lane == 0, multiplies = warp == 1 && lane == 0, stores = warp >= 2;
     for (int tile = blockIdx.x, t = 0; tile >= 0 && (produces || multiplies || stores); t++) {
-        int r = tile/wide*BM, c = tile%wide*BN, i = t%2, phase_of_tile = t/2;
+        int r = tile/tile_cols*BM, c = tile%tile_cols*BN, i = t%2, phase_of_tile = t/2;
         u32 d = tmem + i*BN;
         if (produces) {
             barrier_wait(read + 8*i, phase_of_tile-1);

@@ -222,8 +222,8 @@ consumers_k(const __grid_constant__ TensorMap m, const __grid_constant__ TensorM
 
 tile_order_src = r'''
 // The tile row and tile column of tile `tile`: bands of GROUP tile rows, column-major within a band (L2 reuse)
-__device__ void tile_position(int tile, int tall, int wide, int &tr, int &tc) {
-    int band = tile/(GROUP*wide), inside = tile%(GROUP*wide), rows = min(GROUP, tall - band*GROUP);
+__device__ void tile_position(int tile, int tile_rows, int tile_cols, int &tr, int &tc) {
+    int band = tile/(GROUP*tile_cols), inside = tile%(GROUP*tile_cols), rows = min(GROUP, tile_rows - band*GROUP);
     tr = band*GROUP + inside%rows; tc = inside/rows;
 }
 '''
@@ -235,7 +235,7 @@ persistent_k(const __grid_constant__ TensorMap m, const __grid_constant__ Tensor
     extern __shared__ __align__(1024) char shared[];
     __shared__ u64 bars[2*STAGES];
     u32 a = address(shared), b = a + STAGES*A_BYTES, full = address(bars), empty = full + 8*STAGES;
-    int tall = cdiv(h, BM), wide = cdiv(w, BN), tr, tc, ph = 0;
+    int tile_rows = cdiv(h, BM), tile_cols = cdiv(w, BN), tr, tc, ph = 0;
     if (threadIdx.x == 0) {
         for (int s = 0; s < STAGES; s++) { barrier_init(full + 8*s, 1); barrier_init(empty + 8*s, 2); }
         fence_mbarrier_init();
@@ -245,8 +245,8 @@ persistent_k(const __grid_constant__ TensorMap m, const __grid_constant__ Tensor
     if (wg < 2) {                                          // consumers
         setmaxnreg_inc<232>();
         float d[1][BN/2];
-        for (int tile = blockIdx.x; tile < tall*wide; tile += gridDim.x) {
-            tile_position(tile, tall, wide, tr, tc);
+        for (int tile = blockIdx.x; tile < tile_rows*tile_cols; tile += gridDim.x) {
+            tile_position(tile, tile_rows, tile_cols, tr, tc);
             for (int idx = 0; idx < k; idx += BK, ph++) {
                 int s = ph%STAGES, phase = ph/STAGES;
                 barrier_wait(full + 8*s, phase);
@@ -259,8 +259,8 @@ persistent_k(const __grid_constant__ TensorMap m, const __grid_constant__ Tensor
         }
     } else {                                               // producer
         setmaxnreg_dec<40>();
-        if (threadIdx.x == 256) for (int tile = blockIdx.x; tile < tall*wide; tile += gridDim.x) {
-            tile_position(tile, tall, wide, tr, tc);
+        if (threadIdx.x == 256) for (int tile = blockIdx.x; tile < tile_rows*tile_cols; tile += gridDim.x) {
+            tile_position(tile, tile_rows, tile_cols, tr, tc);
             for (int idx = 0; idx < k; idx += BK, ph++) {
                 int s = ph%STAGES, phase = ph/STAGES;
                 u32 bar = full + 8*s;
@@ -297,7 +297,7 @@ pairs_k(const __grid_constant__ TensorMap m, const __grid_constant__ TensorMap n
     extern __shared__ __align__(1024) char shared[];
     __shared__ u64 bars[2*STAGES];
     u32 a = address(shared), b = a + STAGES*A_BYTES, full = address(bars), empty = full + 8*STAGES;
-    int tall = cdiv(h, 2*BM), wide = cdiv(w, BN), tr, tc, ph = 0;      // a tile belongs to a cluster now
+    int tile_rows = cdiv(h, 2*BM), tile_cols = cdiv(w, BN), tr, tc, ph = 0;      // a tile belongs to a cluster now
     if (threadIdx.x == 0) {
         for (int s = 0; s < STAGES; s++) { barrier_init(full + 8*s, 1); barrier_init(empty + 8*s, 2*2); }
         fence_mbarrier_init();
@@ -307,8 +307,8 @@ pairs_k(const __grid_constant__ TensorMap m, const __grid_constant__ TensorMap n
     if (wg < 2) {                                          // consumers
         setmaxnreg_inc<232>();
         float d[1][BN/2];
-        for (int tile = blockIdx.x/2; tile < tall*wide; tile += gridDim.x/2) {
-            tile_position(tile, tall, wide, tr, tc);
+        for (int tile = blockIdx.x/2; tile < tile_rows*tile_cols; tile += gridDim.x/2) {
+            tile_position(tile, tile_rows, tile_cols, tr, tc);
             for (int idx = 0; idx < k; idx += BK, ph++) {
                 int s = ph%STAGES, phase = ph/STAGES;
                 barrier_wait(full + 8*s, phase);
@@ -321,8 +321,8 @@ pairs_k(const __grid_constant__ TensorMap m, const __grid_constant__ TensorMap n
         }
     } else {                                               // producer
         setmaxnreg_dec<40>();
-        if (threadIdx.x == 256) for (int tile = blockIdx.x/2; tile < tall*wide; tile += gridDim.x/2) {
-            tile_position(tile, tall, wide, tr, tc);
+        if (threadIdx.x == 256) for (int tile = blockIdx.x/2; tile < tile_rows*tile_cols; tile += gridDim.x/2) {
+            tile_position(tile, tile_rows, tile_cols, tr, tc);
             for (int idx = 0; idx < k; idx += BK, ph++) {
                 int s = ph%STAGES, phase = ph/STAGES;
                 u32 bar = full + 8*s;
@@ -389,7 +389,7 @@ stored_k(const __grid_constant__ TensorMap m, const __grid_constant__ TensorMap 
     __shared__ u64 bars[2*STAGES];
     u32 a = address(shared), b = a + STAGES*A_BYTES, o = b + STAGES*B_BYTES;
     u32 full = address(bars), empty = full + 8*STAGES;
-    int tall = cdiv(h, 2*BM), wide = cdiv(w, BN), tr, tc, ph = 0;
+    int tile_rows = cdiv(h, 2*BM), tile_cols = cdiv(w, BN), tr, tc, ph = 0;
     if (threadIdx.x == 0) {
         for (int s = 0; s < STAGES; s++) { barrier_init(full + 8*s, 1); barrier_init(empty + 8*s, 2*2); }
         fence_mbarrier_init();
@@ -399,8 +399,8 @@ stored_k(const __grid_constant__ TensorMap m, const __grid_constant__ TensorMap 
     if (wg < 2) {                                          // consumers
         setmaxnreg_inc<232>();
         float d[1][BN/2];
-        for (int tile = blockIdx.x/2; tile < tall*wide; tile += gridDim.x/2) {
-            tile_position(tile, tall, wide, tr, tc);
+        for (int tile = blockIdx.x/2; tile < tile_rows*tile_cols; tile += gridDim.x/2) {
+            tile_position(tile, tile_rows, tile_cols, tr, tc);
             for (int idx = 0; idx < k; idx += BK, ph++) {
                 int s = ph%STAGES, phase = ph/STAGES;
                 barrier_wait(full + 8*s, phase);
@@ -414,8 +414,8 @@ stored_k(const __grid_constant__ TensorMap m, const __grid_constant__ TensorMap 
         if (threadIdx.x%32 == 0) stores_wait_read();
     } else {                                               // producer
         setmaxnreg_dec<40>();
-        if (threadIdx.x == 256) for (int tile = blockIdx.x/2; tile < tall*wide; tile += gridDim.x/2) {
-            tile_position(tile, tall, wide, tr, tc);
+        if (threadIdx.x == 256) for (int tile = blockIdx.x/2; tile < tile_rows*tile_cols; tile += gridDim.x/2) {
+            tile_position(tile, tile_rows, tile_cols, tr, tc);
             for (int idx = 0; idx < k; idx += BK, ph++) {
                 int s = ph%STAGES, phase = ph/STAGES;
                 u32 bar = full + 8*s;
