@@ -48,14 +48,14 @@ def build(
     browser_build = subprocess.Popen([sys.executable, LITE, site_folder / 'lite'], cwd=HERE.parent) if lite else None
     lessons = pages.read(pages.LITE)
     status = build_pages(folder, lessons['lessons'] if lite else [], jobs)
-    built = browser_build.wait() if browser_build else 0
-    if built == DOWNLOAD_FAILED:
+    browser_status = browser_build.wait() if browser_build else 0
+    if browser_status == DOWNLOAD_FAILED:
         print('The lessons for the browser were not built, so no page has "Run here".', file=sys.stderr)
         status = build_pages(folder, [], jobs)
-    elif built == WITHOUT_COMPILER:
+    elif browser_status == WITHOUT_COMPILER:
         status = build_pages(folder, lessons['without_compiler'], jobs)
     else:
-        status = status or built
+        status = status or browser_status
     num_pages = len([p for p in site_folder.rglob('*.html') if 'lite' not in p.parts])
     if status:
         print('The site has errors: see above.', file=sys.stderr)

@@ -72,17 +72,17 @@ def visit_math(self, node, display='inline'):
 
 
 def visit_folded_code(self, node):
-    "Write myst-nb's summary of folded code, named by its own text: a label would hide from screen readers what it says"
-    written = len(self.body)
+    "Write myst-nb's summary of folded code without its label, which screen readers would read instead of the text"
+    start = len(self.body)
     sphinx_.visit_HideCellInput(self, node)
-    self.body[written:] = [text.replace(' aria-label="Toggle hidden content"', '') for text in self.body[written:]]
+    self.body[start:] = [text.replace(' aria-label="Toggle hidden content"', '') for text in self.body[start:]]
 
 
 _menus = {}  # (name of the function that draws it, page or folder, *its options) -> HTML
 
 
 def draw_menu_once_per_folder(app, page, draw_menu):
-    "Make a `draw` that shares a menu among all pages of a folder that no menu lists: one per page took 20% of the time"
+    "Make a `draw` that shares a menu among the pages of a folder that no menu lists: one per page took 20% of the time"
     is_listed = any(page in pages for pages in app.env.toctree_includes.values())
     owner = page if is_listed or '/' not in page else page.rpartition('/')[0] + '/'
 

@@ -26,10 +26,10 @@ REASON_WITHOUT_KERNELS = {  # text of a page without kernels -> the keys of its 
 }
 
 
-def format_wording(words):
+def format_wording(message):
     "Format the templates of a message and its hint, once per dialect that has its own"
     lines = []
-    for dialect, *paragraphs in message_variants(words):
+    for dialect, *paragraphs in message_variants(message):
         if dialect:
             lines.append(f'{LANGUAGES[dialect]}:\n')
         lines += ['\n>\n'.join(f'> {escape_markdown(text)}' for text in paragraphs if text) + '\n']
@@ -43,7 +43,7 @@ def format_kernels(
 ):
     "Format the kernels of a finding, wrong and right, or the reason why it has none"
     if not example:
-        return next((f'{why}\n' for why, keys in REASON_WITHOUT_KERNELS.items() if key in keys), '')
+        return next((f'{reason}\n' for reason, keys in REASON_WITHOUT_KERNELS.items() if key in keys), '')
     prose, *texts = example
     sections = [
         f'## {side.capitalize()}\n\n```python\n{text}```\n{run_link(program_name(*key, side), text) * run_here}'
@@ -90,15 +90,15 @@ PRINTED_FILE = ROOT / 'site/messages/printed.json'  # {kind-code: first line of 
 PRINTED = printed_lines()
 
 
-def format_finding(kind, code, words):
+def format_finding(kind, code, message):
     "Return the message of a finding: as its wrong kernel prints it, or else the template with `…` for fields"
-    line = PRINTED.get(f'{kind}-{code}') or re.sub(r'\{[^}]*\}', '…', first_wording(words))
+    line = PRINTED.get(f'{kind}-{code}') or re.sub(r'\{[^}]*\}', '…', first_wording(message))
     return escape_markdown(line)
 
 
-def page(kind, code, words, example, run_here):
+def page(kind, code, message, example, run_here):
     "Make the page of a finding"
-    quote = [f'> {format_finding(kind, code, words)}\n']
+    quote = [f'> {format_finding(kind, code, message)}\n']
     return '\n'.join(
         [
             '---\norphan: true\n---',
@@ -106,7 +106,7 @@ def page(kind, code, words, example, run_here):
             *quote,
             format_kernels(example, (kind, code), run_here),
             '## What the message says\n',
-            format_wording(words),
+            format_wording(message),
             'Words in braces are fields: names, values, lines.\n',
             describe_report(kind, code) + '\n',
             '[All messages](index.md)\n',
@@ -118,14 +118,14 @@ def escape_markdown(text):
     return re.sub(r'([*_<>\[\]$`\\])', r'\\\1', text)
 
 
-def first_wording(words):
+def first_wording(message):
     "Return the template of a finding in its first dialect"
-    return next(message_variants(words))[1]
+    return next(message_variants(message))[1]
 
 
-def has_only_fields(words):
+def has_only_fields(message):
     "Return whether a message consists of fields only"
-    return not re.search(r'\w', re.sub(r'\{.*?\}', '', first_wording(words)))
+    return not re.search(r'\w', re.sub(r'\{.*?\}', '', first_wording(message)))
 
 
 INDEX_HEAD = """# Messages
@@ -141,12 +141,12 @@ def index(example_of_key):  # the result of `examples`
     for kind, error in CLASSES.items():
         meaning = error.__doc__.strip().splitlines()[0].rstrip('.')
         lines += [f'\n## {kind}\n', f'{meaning}.\n', '| finding | what it says |', '|---|---|']
-        for (k, code), words in MESSAGES.items():
+        for (k, code), message in MESSAGES.items():
             if k == kind:
                 description = (
                     example_of_key[k, code][0]
-                    if has_only_fields(words) and (k, code) in example_of_key
-                    else format_finding(k, code, words)
+                    if has_only_fields(message) and (k, code) in example_of_key
+                    else format_finding(k, code, message)
                 )
                 description = description.replace('|', '\\|')
                 lines.append(f'| [{code.replace("_", " ")}]({kind}-{code}.md) | {description} |')
@@ -157,7 +157,7 @@ def pages(run_here=False):
     "Make {file: text} for all messages; `run_here`: with links that run their kernels in the browser"
     example_of_key = examples()
     page_of_file = {
-        f'messages/{kind}-{code}.md': page(kind, code, words, example_of_key.get((kind, code)), run_here)
-        for (kind, code), words in MESSAGES.items()
+        f'messages/{kind}-{code}.md': page(kind, code, message, example_of_key.get((kind, code)), run_here)
+        for (kind, code), message in MESSAGES.items()
     }
     return page_of_file | {'messages/index.md': index(example_of_key)}

@@ -67,18 +67,18 @@ def title(nb):
     return re.search(r'^# (.*)', prose(nb), re.M)[1]
 
 
-def without_directives(code):
+def without_nbdev_directives(code):
     "Return a cell's source without nbdev's directives"
     return re.sub(r'^#\|.*\n+', '', code, flags=re.M)
 
 
 def adapt_markdown(
     text,  # Markdown of the repository
-    where,  # its file, relative to the root
+    file,  # its path, relative to the root
 ) -> str:  # Markdown of the site
     "Move play links out of headings, where the table of contents would list them; point links to pages"
     text = re.sub(r'^(#+ .*?) +\(\[(▶[^\]]*)\]\((\S+)\)\)$', r'\1\n\n[\2](\3){.play}', text, flags=re.M)
-    return LINK.sub(lambda m: link_to_page(m, (ROOT / where).parent), text)
+    return LINK.sub(lambda m: link_to_page(m, (ROOT / file).parent), text)
 
 
 def link_to_page(link, folder):
@@ -201,7 +201,7 @@ def notebook_page(path, lite, language=''):
         if is_setup(c):
             continue
         if c['cell_type'] == 'code':
-            text = without_directives(source(c))
+            text = without_nbdev_directives(source(c))
             if text.strip() and '#| hide' not in source(c):
                 cells.append(dict(c, source=text, metadata=cell_metadata(c)))
         else:

@@ -47,7 +47,7 @@ CARD, BAR, TEXT, MUTED, READ, WRITE = '#14181d', '#2a323b', '#e8edf2', '#a9b5c1'
 COLORS = {token.Keyword: '#8fc7ff', token.Name.Decorator: '#8fc7ff', token.Literal: '#c9b8ff'}
 WIDTH, PAD, LINE, COLUMNS = 560, 18, 20, 60  # all in pixels, except COLUMNS, the characters of a line of text
 FONT = 'ui-monospace, SFMono-Regular, Menlo, Consolas, DejaVu Sans Mono, monospace'
-SECONDS, PLAYED = 15, 2  # duration of the animation, and number of repetitions; then the last frame stays
+SECONDS, REPETITIONS = 15, 2  # duration of the animation, and number of repetitions; then the last frame stays
 
 
 def keep_indentation(line):
@@ -102,15 +102,15 @@ class Film:
 
     def style(self):
         "Return the CSS of the animation; with reduced motion, all parts are visible at once"
-        rules = [f'.at{{animation:{SECONDS}s linear {PLAYED} both}}']
+        rules = [f'.at{{animation:{SECONDS}s linear {REPETITIONS} both}}']
         for i, percent in enumerate(self.seconds):
             rules.append(f'.at{i}{{animation-name:k{i}}}')
             rules.append(f'@keyframes k{i}{{0%,{percent:.1f}%{{opacity:0}}{percent + 1.5:.1f}%,100%{{opacity:1}}}}')
         return '\n'.join([*rules, '@media (prefers-reduced-motion:reduce){.at{animation:none}}'])
 
 
-def marker(film, second, line, top, color):
-    "Draw a mark to the left of a line of the program"
+def mark_line(film, second, line, top, color):
+    "Mark a line of the program, with a bar to its left"
     film.add(second, rect(0, top + LINE * (line - 1) + 2, 4, LINE, color))
 
 
@@ -121,8 +121,8 @@ def draw_program(film, race_error, y):
         number = text(PAD + 18, baseline, i + 1, MUTED, 12, 'end')
         second = 0 if i < 3 else 0.25 * i + (0.8 if line.startswith('reverse[') else 0)
         film.add(second, number, text(PAD + 32, baseline, color_tokens(line)))
-    marker(film, 4, race_error.other.line, y, WRITE)
-    marker(film, 5, race_error.line, y, READ)
+    mark_line(film, 4, race_error.other.line, y, WRITE)
+    mark_line(film, 5, race_error.line, y, READ)
     return y + LINE * len(PROGRAM.splitlines())
 
 

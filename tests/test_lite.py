@@ -153,7 +153,7 @@ def test_a_browser_that_suspends_no_stacks_says_what_threads_need(monkeypatch):
     lock = threads.Lock()
     with lock: assert lock.locked() and not lock.acquire(blocking=False) and not lock.acquire(timeout=0)
     assert lock.acquire()
-    for stops in (lambda: threads.start(print, ()), lock.acquire):
+    for stops in (lambda: threads.start_thread(print, ()), lock.acquire):
         with pytest.raises(RuntimeError, match='JSPI.*Chrome.*Edge.*137'): stops()
 
 
@@ -230,8 +230,8 @@ def test_a_narrow_numpy_is_what_a_browser_has():
 def listed(tmp_path, monkeypatch):
     "Two files on the list and an empty cache; `offer(files)` is what the carrier then holds"
     right = {'a.whl': b'first', 'b.wasm': b'second'}
-    monkeypatch.setattr(fetch, 'sums', lambda: {f: fetch.digest(d) for f, d in right.items()})
-    monkeypatch.setattr(fetch, 'kept', lambda: tmp_path/'cache')
+    monkeypatch.setattr(fetch, 'hashes', lambda: {f: fetch.digest(d) for f, d in right.items()})
+    monkeypatch.setattr(fetch, 'cache_folder', lambda: tmp_path/'cache')
     def offer(files):
         def download(folder):
             with zipfile.ZipFile(Path(folder)/'carrier-1-py3-none-any.whl', 'w') as z:
@@ -254,24 +254,24 @@ def test_only_what_is_on_the_list_is_kept(listed):
 def test_a_file_with_another_sum_is_refused(listed):
     right, offer = listed
     offer({**right, 'b.wasm': b'tampered'})
-    with pytest.raises(fetch.Gone, match='b.wasm with the SHA-256 of pyodide.json'): fetch.fetch()
-    assert [p.name for p in fetch.kept().iterdir()] == ['a.whl']
+    with pytest.raises(fetch.Unavailable, match='b.wasm with the SHA-256 of pyodide.json'): fetch.fetch()
+    assert [p.name for p in fetch.cache_folder().iterdir()] == ['a.whl']
 
 
-@pytest.mark.parametrize('said, why', [('ERROR: No matching distribution found for x', fetch.Gone),
+@pytest.mark.parametrize('said, why', [('ERROR: No matching distribution found for x', fetch.Unavailable),
     ('WARNING: Retrying after NewConnectionError\nERROR: No matching distribution found for x', fetch.Unreachable)])
 def test_the_reason_of_a_failed_download_is_reported(said, why, tmp_path, monkeypatch):
     failed = subprocess.CompletedProcess([], 1, '', said)
     monkeypatch.setattr(fetch.subprocess, 'run', lambda *a, **kw: failed)
-    with pytest.raises(fetch.Gone, match='error: ERROR: No matching') as e: fetch.download(tmp_path)
+    with pytest.raises(fetch.Unavailable, match='error: ERROR: No matching') as e: fetch.download(tmp_path)
     assert e.type is why
 
 
 def test_the_list_is_whole():
     "Each package's needs are on it, and each file has a sum"
-    packages = fetch.WANTED['packages']
+    packages = fetch.MANIFEST['packages']
     assert not {d for p in packages.values() for d in p['depends']} - packages.keys()
-    assert all(re.fullmatch('[0-9a-f]{64}', s) for s in fetch.sums().values()) and len(fetch.sums()) > 25
+    assert all(re.fullmatch('[0-9a-f]{64}', s) for s in fetch.hashes().values()) and len(fetch.hashes()) > 25
 
 
 @pytest.mark.parametrize('keeps_sources, b', [
@@ -289,7 +289,7 @@ def test_wheels_get_lighter(keeps_sources, b, tmp_path):
 
 @pytest.mark.parametrize('node, why', [(None, 'no Node.js'), (shutil.which('false'), 'Pyodide fails')])
 def test_without_bytecode_sources_stay(node, why, tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(fetch, 'kept', lambda: tmp_path)
+    monkeypatch.setattr(fetch, 'cache_folder', lambda: tmp_path)
     monkeypatch.setattr(lighter.shutil, 'which', lambda name: node)
     (tmp_path/'pyodide').mkdir()
     assert lighter.bytecode(tmp_path/'pyodide') == {} and why in capsys.readouterr().err
@@ -302,7 +302,8 @@ def test_what_needs_a_compiler_is_shown_with_its_outputs():
     names = SETTINGS['without_compiler']
     read = {n: lessons.read(ROOT/'nbs'/f'{n}.ipynb') for n in names}
     nbs = {n: (nb, notebooks.page(nb, names, n)) for n, nb in read.items()}
-    shown = {n: [c for c in page['cells'] if notebooks.COMPILED in notebooks.source(c)] for n, (_, page) in nbs.items()}
+    note = notebooks.NEEDS_COMPILER_NOTE
+    shown = {n: [c for c in page['cells'] if note in notebooks.source(c)] for n, (_, page) in nbs.items()}
     assert [len(shown[n]) for n in names] == [3, 2, 0, 0]
     assert '__global__ void grey' in notebooks.source(shown[names[0]][0])
     assert '307,200 values agree' in notebooks.source(shown[names[0]][1])
@@ -325,7 +326,7 @@ def test_cells_that_do_not_run_in_a_browser_are_shown_with_their_outputs():
         page = {c['id']: c for c in notebooks.page(nb, SETTINGS['lessons'], n, COMPILER)['cells']}
         for id_, why in recorded.items():
             text, outputs = notebooks.source(page[id_]), cells[id_]['outputs']
-            assert why in text and notebooks.source(cells[id_]) in text and notebooks.printed(outputs) in text
+            assert why in text and notebooks.source(cells[id_]) in text and notebooks.printed_text(outputs) in text
             pictures = page[id_].get('attachments', {})
             assert len(pictures) == len(notebooks.pictures(outputs)) == text.count('attachment:')
         left = len([c for c in page.values() if c['cell_type'] == 'code'])
@@ -395,14 +396,14 @@ def test_an_unknown_start_of_kernels_fails_the_build(tmp_path):
     folder = tmp_path/'extensions'/build.PLUGIN/'static'
     folder.mkdir(parents=True)
     (folder/'154.js').write_text('create:async e=>new Kernel({...e,mountDrive:i.enabled})')
-    with pytest.raises(SystemExit, match='0 times.*KERNEL_BEGINS'):
+    with pytest.raises(SystemExit, match='0 times.*KERNEL_START'):
         build.wait_for_files(tmp_path)
 
 
 def test_the_logo_of_the_interface_leads_to_the_site(tmp_path):
     "It opens `tree` of the folder of the lessons, `lite`, which is a folder of the site"
     (tmp_path/'lite').mkdir()
-    build.lead_home(tmp_path/'lite')
+    build.write_home_redirect(tmp_path/'lite')
     targets = re.findall(r'(?:url=|href=")([^"]*)"', (tmp_path/'lite/tree/index.html').read_text())
     assert [(tmp_path/'lite/tree'/o).resolve() for o in targets] == [tmp_path.resolve()]*2
 

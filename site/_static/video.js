@@ -25,29 +25,29 @@ function makeBox(first) {
   box.setAttribute('aria-label', 'The lecture of this lesson')
   const bar = document.createElement('div')
   bar.className = 'video-bar'
-  const says = document.createElement('span')
-  const stage = document.createElement('div')
-  stage.className = 'video-stage'
+  const label = document.createElement('span')
+  const player = document.createElement('div')
+  player.className = 'video-stage'
   const fold = button('–', 'Collapse the video', () => {
     const folded = box.classList.toggle('folded')
     fold.textContent = folded ? '+' : '–'
     fold.setAttribute('aria-expanded', !folded)
   })
   const close = button('×', 'Close the video', () => {
-    stage.replaceChildren(start)
+    player.replaceChildren(start)
     box.classList.remove('playing')
-    says.textContent = said
+    label.textContent = title
   })
-  const said = `The lecture, from ${clock(first.at)}`
-  says.textContent = said
+  const title = `The lecture, from ${clock(first.at)}`
+  label.textContent = title
   const start = button('▶', 'Play next to the text, from YouTube', () => play(first.id, first.at))
   start.className = 'video-start'
   const note = document.createElement('span')
   note.textContent = 'Play next to the text'
   start.append(note)
-  stage.append(start)
-  bar.append(says, fold, close)
-  box.append(bar, stage)
+  player.append(start)
+  bar.append(label, fold, close)
+  box.append(bar, player)
   document.body.append(box)
 
   function play(id, at) {
@@ -57,8 +57,8 @@ function makeBox(first) {
     frame.allow = 'autoplay; encrypted-media; fullscreen; picture-in-picture'
     frame.allowFullscreen = true
     frame.referrerPolicy = 'strict-origin-when-cross-origin'
-    stage.replaceChildren(frame)
-    says.textContent = `The lecture at ${clock(at)}`
+    player.replaceChildren(frame)
+    label.textContent = `The lecture at ${clock(at)}`
     box.classList.add('playing')
     if (box.classList.contains('folded')) fold.click()
   }

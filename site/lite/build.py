@@ -44,10 +44,10 @@ def sources() -> list:  # of paths
 
 def fingerprint():
     "Return a hash of `sources()`"
-    res = hashlib.sha256()
+    digest = hashlib.sha256()
     for p in sources():
-        res.update(str(p.relative_to(ROOT)).encode() + b'\0' + p.read_bytes())
-    return res.hexdigest()
+        digest.update(str(p.relative_to(ROOT)).encode() + b'\0' + p.read_bytes())
+    return digest.hexdigest()
 
 
 def write_wheel(folder, name, version, files) -> Path:  # files: path in the wheel -> bytes
@@ -90,7 +90,7 @@ def recordings() -> dict:  # path in the wheel -> bytes
     }
 
 
-def locked(path, name, imports=(), depends=()) -> dict:
+def lock_entry(path, name, imports=(), depends=()) -> dict:
     "Make the entry of a wheel in Pyodide's list of packages"
     return dict(
         name=name,
@@ -108,26 +108,26 @@ def locked(path, name, imports=(), depends=()) -> dict:
 def write_pyodide(folder, extension, has_compiler):
     "Write Pyodide, all packages and their list to `folder`; return the names of the packages"
     folder.mkdir(parents=True)
-    for f in fetch.sums():
-        shutil.copyfile(fetch.kept() / f, folder / f)
-    more = {}
+    for f in fetch.hashes():
+        shutil.copyfile(fetch.cache_folder() / f, folder / f)
+    added = {}
     for name, imports, depends in (
         ('piplite', ['piplite'], ['micropip']),
         ('pyodide_kernel', ['pyodide_kernel'], []),
         ('ipykernel', ['ipykernel'], []),
     ):
         (wheel,) = (extension / 'static/pypi').glob(f'{name}-*.whl')
-        more[name.replace('_', '-')] = locked(Path(shutil.copy(wheel, folder)), name, imports, depends)
+        added[name.replace('_', '-')] = lock_entry(Path(shutil.copy(wheel, folder)), name, imports, depends)
     for name in UNUSED:
-        more[name] = locked(write_wheel(folder, name, '0', {}), name)
-    ours = write_wheel(folder, 'gridstride', '0', package_files(has_compiler))
+        added[name] = lock_entry(write_wheel(folder, name, '0', {}), name)
+    own_wheel = write_wheel(folder, 'gridstride', '0', package_files(has_compiler))
     modules = ['gridstride', 'utils', 'torch', 'ml_dtypes', 'in_browser']
-    more['gridstride'] = locked(ours, 'gridstride', modules, ['numpy'])
+    added['gridstride'] = lock_entry(own_wheel, 'gridstride', modules, ['numpy'])
     known = {
         k: dict(v, name=k, install_dir='site', package_type='package', unvendored_tests=False)
-        for k, v in fetch.WANTED['packages'].items()
+        for k, v in fetch.MANIFEST['packages'].items()
     }
-    lock = dict(info=fetch.WANTED['info'], packages={**known, **more})
+    lock = dict(info=fetch.MANIFEST['info'], packages={**known, **added})
     (folder / 'pyodide-lock.json').write_text(json.dumps(lock))
     lighter.lighten(folder)
     return sorted({*lock['packages'], 'pyodide_kernel'} - {'pyodide-kernel'})  # the name by which the kernel imports it
@@ -174,16 +174,18 @@ def run_jupyterlite(lite, out):
             }
         )
     )
-    res = subprocess.run([sys.executable, '-m', 'jupyterlite_core', 'build'], capture_output=True, text=True, cwd=lite)
-    if res.returncode:
-        sys.exit(f'{res.stdout}\n{res.stderr}')
+    completed = subprocess.run(
+        [sys.executable, '-m', 'jupyterlite_core', 'build'], capture_output=True, text=True, cwd=lite
+    )
+    if completed.returncode:
+        sys.exit(f'{completed.stdout}\n{completed.stderr}')
 
 
 # A kernel that starts before the service worker of the page has no access to files, and loses the reader's progress.
 # JupyterLite (0.6) does not wait for the service worker. So we patch its start, which then waits for up to five
 # seconds, because some browsers never have one.
-KERNEL_BEGINS = re.compile(r'(create:async \w=>\{)(const\{PyodideKernel:.{1,200}?null==(\w)\?void 0:\3\.enabled)')
-FIRST = (
+KERNEL_START = re.compile(r'(create:async \w=>\{)(const\{PyodideKernel:.{1,200}?null==(\w)\?void 0:\3\.enabled)')
+WAITING_START = (
     r'\1await Promise.race([Promise.all([null==\3?0:\3.ready,navigator.serviceWorker?.ready]),'
     r'new Promise(o=>setTimeout(o,5e3))]).catch(()=>{});\2'
 )
@@ -193,12 +195,12 @@ def wait_for_files(out):
     "Let each kernel start once its page has a service worker, through which it sees files"
     found = 0
     for p in (out / 'extensions' / PLUGIN / 'static').glob('*.js'):
-        text, times = KERNEL_BEGINS.subn(FIRST, p.read_text(encoding='utf-8'))
+        text, times = KERNEL_START.subn(WAITING_START, p.read_text(encoding='utf-8'))
         if times:
             p.write_text(text, encoding='utf-8')
         found += times
     if found != 1:
-        sys.exit(f'{PLUGIN} starts a kernel {found} times, not once: see KERNEL_BEGINS in {__file__}')
+        sys.exit(f'{PLUGIN} starts a kernel {found} times, not once: see KERNEL_START in {__file__}')
 
 
 def add_icons(out):
@@ -208,8 +210,8 @@ def add_icons(out):
         shutil.copyfile(out / 'notebooks/favicon.ico', out / f'static/favicons/favicon-{name}.ico')
 
 
-def lead_home(out):
-    "Write the page to which the interface's logo leads; in other apps it lists files, and here it leads to the site"
+def write_home_redirect(out):
+    "Write the page that the interface's logo opens; in other apps it lists files, and here it redirects to the site"
     (out / 'tree').mkdir(exist_ok=True)
     home = '<!doctype html><html lang="en"><meta http-equiv="refresh" content="0; url=../../"><title>gridstride</title>'
     (out / 'tree/index.html').write_text(f'{home}<a href="../../">gridstride</a>\n')
@@ -240,7 +242,7 @@ def write_editor(folder) -> dict:  # module -> path of its file
     "Write CodeMirror to `folder`; print the reason if it is not available, and return no modules"
     try:
         return editor.write(folder)
-    except fetch.Gone as e:
+    except fetch.Unavailable as e:
         print(f'The editor of the playground is a text field: {e}', file=sys.stderr)
         return {}
 
@@ -249,7 +251,7 @@ def write_compiler(folder) -> bool:  # whether it is available
     "Write the compiler of CUDA C to `folder`; print the reason if it is not available"
     try:
         compiler.write(folder)
-    except fetch.Gone as e:
+    except fetch.Unavailable as e:
         print(f'CUDA C cannot run in the browser: {e}', file=sys.stderr)
         return False
     return True
@@ -266,30 +268,30 @@ def write_pages(folder, compiler_megabytes):
 
 
 def build(out: Path) -> bool:  # whether there was anything to do
-    "Build the lessons for the browser in `out`; raises `fetch.Gone` if Pyodide is not available"
+    "Build the lessons for the browser in `out`; raises `fetch.Unavailable` if Pyodide is not available"
     can_fetch = compiler.can_fetch()
     parts = [f'{part.is_ready() or can_fetch}' for part in (compiler, editor)]
-    stamp, now = out / 'made-of.txt', f'{fingerprint()} {" ".join(parts)}'
-    if stamp.is_file() and stamp.read_text() == now:
+    stamp, current = out / 'made-of.txt', f'{fingerprint()} {" ".join(parts)}'
+    if stamp.is_file() and stamp.read_text() == current:
         return False
     fetch.fetch()
     stamp.unlink(missing_ok=True)  # first, so that an interrupted build does not count as done
     shutil.rmtree(out, ignore_errors=True)
     with tempfile.TemporaryDirectory() as tmp:
-        lite, made = Path(tmp) / 'lite', Path(tmp) / 'made'
+        lite, output = Path(tmp) / 'lite', Path(tmp) / 'output'
         lite.mkdir()
-        has_compiler = write_compiler(made / 'cuda')
-        write_pages(lite / 'pages', compiler.megabytes(made / 'cuda') if has_compiler else None)
-        packages = write_pyodide(made / 'pyodide', extension_folder(), has_compiler)
-        write_playground(made / 'playground', now, has_compiler)
+        has_compiler = write_compiler(output / 'cuda')
+        write_pages(lite / 'pages', compiler.megabytes(output / 'cuda') if has_compiler else None)
+        packages = write_pyodide(output / 'pyodide', extension_folder(), has_compiler)
+        write_playground(output / 'playground', current, has_compiler)
         (lite / 'jupyter-lite.json').write_text(json.dumps(settings(packages)))
         (lite / 'overrides.json').write_text(json.dumps(OVERRIDES))
         run_jupyterlite(lite, out)
-        shutil.copytree(made, out, dirs_exist_ok=True)
+        shutil.copytree(output, out, dirs_exist_ok=True)
     wait_for_files(out)
     add_icons(out)
-    lead_home(out)
-    stamp.write_text(now)
+    write_home_redirect(out)
+    stamp.write_text(current)
     return True
 
 
@@ -298,7 +300,7 @@ def main(argv):
     out = Path(argv[0] if argv else ROOT / 'site' / '_build' / 'lite').resolve()
     try:
         new = build(out)
-    except fetch.Gone as e:
+    except fetch.Unavailable as e:
         print(f'No lesson can run in the browser: {e}', file=sys.stderr)
         return 3
     size = sum(p.stat().st_size for p in out.rglob('*') if p.is_file())

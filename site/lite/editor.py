@@ -8,15 +8,15 @@ import json, shutil
 from pathlib import Path
 
 import npm
-from fetch import kept
+from fetch import cache_folder
 
-WANTED = json.loads((Path(__file__).parent / 'codemirror.json').read_text(encoding='utf-8'))
+MANIFEST = json.loads((Path(__file__).parent / 'codemirror.json').read_text(encoding='utf-8'))
 
 
 def folders() -> dict:  # folder -> package
     "Return the cache folder of each package"
-    folder = kept().parent / 'codemirror'
-    return {folder / f'{p["package"].replace("/", "-")}-{p["version"]}': p for p in WANTED}
+    folder = cache_folder().parent / 'codemirror'
+    return {folder / f'{p["package"].replace("/", "-")}-{p["version"]}': p for p in MANIFEST}
 
 
 def is_ready() -> bool:
@@ -25,7 +25,7 @@ def is_ready() -> bool:
 
 
 def write(folder) -> dict:  # name of a module -> path of its file, relative to the parent of `folder`
-    "Write all files to `folder`; raises `Unreachable` or `Gone`"
+    "Write all files to `folder`; raises `Unreachable` or `Unavailable`"
     npm.fetch(folders())
     modules = {}
     for source, package in folders().items():

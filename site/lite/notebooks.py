@@ -1,7 +1,7 @@
-"""Makes the notebooks for the browser: without outputs. Cells that cannot run there are text, with recorded outputs.
+"""Makes the notebooks for the browser: without outputs. Cells that cannot run there become text, with recorded outputs.
 
-Which cells these are is computed: `run_lessons.py` runs the lessons, and lists in recorded.json what fails and why.
-Without the compiler of CUDA C, cells that need it are text, too.
+`run_lessons.mjs` determines these cells: it runs the lessons, and lists in recorded.json which cells fail and why.
+Without the compiler of CUDA C, cells that need it become text, too.
 """
 
 import ast, copy, json, re
@@ -10,11 +10,11 @@ from pathlib import Path
 from gridstride.course.publishing import is_setup, without_links
 
 RECORDED = json.loads((Path(__file__).parent / 'recorded.json').read_text(encoding='utf-8'))
-COMPILED = '*This cell needs a C++ compiler, which browsers lack. Its source and recorded output:*'
-NOT_HERE = '*This cell does not run in a browser: it needs {}. Its source and recorded output:*'
-SOME = ' {} of its {} cells of code run here; the others show their recorded outputs.'
-COMPILER = ' CUDA C is compiled here, too: the first such cell loads a compiler, {} MB.'
-HERE = '''> **In the browser.** This lesson runs in your own browser, which keeps your changes and remembers which
+NEEDS_COMPILER_NOTE = '*This cell needs a C++ compiler, which browsers lack. Its source and recorded output:*'
+CANNOT_RUN_NOTE = '*This cell does not run in a browser: it needs {}. Its source and recorded output:*'
+PARTIAL_NOTE = ' {} of its {} cells of code run here; the others show their recorded outputs.'
+COMPILER_NOTE = ' CUDA C is compiled here, too: the first such cell loads a compiler, {} MB.'
+INTRO = '''> **In the browser.** This lesson runs in your own browser, which keeps your changes and remembers which
 > exercises you have solved. There are no outputs until you run the cells. `torch` is a small replacement with what
 > these lessons use: tensors on the CPU, without gradients.'''
 
@@ -30,25 +30,26 @@ def parse(code):
     return ast.parse(re.sub(r'^%\w+ ', '', code, flags=re.M))
 
 
-def names(tree, kind):
-    return {n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and isinstance(n.ctx, kind)}
+def names(tree, context):  # ast.Load or ast.Store
+    "Return the names that code reads or assigns"
+    return {n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and isinstance(n.ctx, context)}
 
 
-def compiled(cells):
-    "List the cells that call `cuda_kernel`, or use a kernel that it made"
-    made, res = {'cuda_kernel'}, []
+def cells_with_kernels(cells):
+    "List the cells that call `cuda_kernel`, or use a kernel that it compiled"
+    kernels, found = {'cuda_kernel'}, []
     for c in cells:
         if c['cell_type'] != 'code':
             continue
         for s in (tree := parse(source(c))).body:
             if isinstance(s, ast.Assign) and names(s.value, ast.Load) & {'cuda_kernel'}:
-                made |= names(s, ast.Store)
-        if names(tree, ast.Load) & made:
-            res.append(c)
-    return res
+                kernels |= names(s, ast.Store)
+        if names(tree, ast.Load) & kernels:
+            found.append(c)
+    return found
 
 
-def printed(outputs):
+def printed_text(outputs):
     "Return what a cell printed, as text"
     texts = [output.get('text') or output.get('data', {}).get('text/plain') or [] for output in outputs]
     return '\n'.join(''.join(t).rstrip() for t in texts if t)
@@ -59,47 +60,47 @@ def pictures(outputs):
     return [png for output in outputs if (png := output.get('data', {}).get('image/png'))]
 
 
-def as_markdown(cell, why=COMPILED):
+def as_markdown(cell, note=NEEDS_COMPILER_NOTE):
     "Convert a code cell to Markdown, with its recorded output"
-    text = f'{why}\n\n```python\n{source(cell)}\n```'
-    if said := printed(cell['outputs']):
-        text += f'\n\n```\n{said}\n```'
+    text = f'{note}\n\n```python\n{source(cell)}\n```'
+    if output_text := printed_text(cell['outputs']):
+        text += f'\n\n```\n{output_text}\n```'
     attachments = {f'{i}.png': {'image/png': png} for i, png in enumerate(pictures(cell['outputs']))}
     text += ''.join(f'\n\n![recorded output](attachment:{name})' for name in attachments)
-    res = dict(cell_type='markdown', id=cell['id'], metadata={}, source=text)
-    return dict(res, attachments=attachments) if attachments else res
+    markdown_cell = dict(cell_type='markdown', id=cell['id'], metadata={}, source=text)
+    return dict(markdown_cell, attachments=attachments) if attachments else markdown_cell
 
 
-def without_links_to_others(text, here):
-    "Remove links to notebooks that are not among `here`; their names stay"
-    return re.sub(r'\[([^\]]+)\]\((\w+)\.ipynb\)', lambda m: m[0] if m[2] in here else m[1], text)
+def without_broken_links(text, available):
+    "Remove links to notebooks that are not in `available`; the text of the link stays"
+    return re.sub(r'\[([^\]]+)\]\((\w+)\.ipynb\)', lambda m: m[0] if m[2] in available else m[1], text)
 
 
-def shown_cells(nb, name, has_compiler) -> dict:  # id -> the line above the source
-    "Return the cells of a lesson that are text in the browser"
-    compiled_cells = {} if has_compiler else {c['id']: COMPILED for c in compiled(nb['cells'])}
-    return {cell: NOT_HERE.format(why) for cell, why in RECORDED.get(name, {}).items()} | compiled_cells
+def notes_of_text_cells(nb, name, has_compiler) -> dict:  # id of the cell -> the note above its source
+    "Return the cells of a lesson that become text in the browser"
+    notes = {} if has_compiler else {c['id']: NEEDS_COMPILER_NOTE for c in cells_with_kernels(nb['cells'])}
+    return {cell: CANNOT_RUN_NOTE.format(requirement) for cell, requirement in RECORDED.get(name, {}).items()} | notes
 
 
 def page(
-    nb: dict,  # a notebook, as its file has it
-    here,  # the names of the notebooks that are in the browser
+    nb: dict,  # the content of a notebook
+    available,  # the names of the notebooks that are in the browser
     name='',  # its own
     compiler_megabytes=None,  # the size of the compiler, if cells of CUDA C run, too
 ) -> dict:
     "Make the notebook for the browser"
     nb = dict(nb, cells=[c for c in copy.deepcopy(nb['cells']) if not is_setup(c)])
-    shown = shown_cells(nb, name, compiler_megabytes is not None)
+    notes = notes_of_text_cells(nb, name, compiler_megabytes is not None)
     num_code = sum(c['cell_type'] == 'code' for c in nb['cells'])
-    nb['cells'] = [as_markdown(c, shown[c['id']]) if c['id'] in shown else c for c in nb['cells']]
+    nb['cells'] = [as_markdown(c, notes[c['id']]) if c['id'] in notes else c for c in nb['cells']]
     for c in nb['cells']:
         if c['cell_type'] == 'code':
             code = re.sub(r'^#\|.*\n+', '', source(c), flags=re.M)  # nbdev's directives
             c.update(outputs=[], execution_count=None, source=code)
         else:
-            c['source'] = without_links_to_others(without_links(source(c)), here)
-    text = HERE + (SOME.format(num_code - len(shown), num_code) if shown else '')
-    text += COMPILER.format(compiler_megabytes) if compiler_megabytes else ''
+            c['source'] = without_broken_links(without_links(source(c)), available)
+    text = INTRO + (PARTIAL_NOTE.format(num_code - len(notes), num_code) if notes else '')
+    text += COMPILER_NOTE.format(compiler_megabytes) if compiler_megabytes else ''
     nb['cells'].insert(1, dict(cell_type='markdown', id='in-the-browser', metadata={}, source=text))
     nb['metadata'] = METADATA
     return nb

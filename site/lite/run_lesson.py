@@ -13,9 +13,9 @@ import utils  # noqa: F401 (threads and CUDA C, as the lessons import them first
 from IPython.core.interactiveshell import InteractiveShell
 from gridstride.course.publishing import is_setup
 
-LONGEST = 60  # seconds of the processor, so that other programs on the machine do not count
-ABOVE = 'a cell above that does not run here'
-REASONS = [  # pattern of an error, what it means; None: a fault
+MAX_SECONDS = 60  # of CPU time, so that other programs on the machine do not count
+CELL_ABOVE = 'a cell above that does not run here'
+REASONS = [  # (pattern of an error message, what the browser lacks; None: the lesson has a fault)
     (r'was made from another source', None),
     (r'replacement for torch in the browser has no (autograd|Tensor\.\w+|[\w.]+)', 'PyTorch itself (`{}`)'),
     (r"No module named '(torch[\w.]*)'", 'PyTorch itself (`{}`)'),
@@ -24,70 +24,70 @@ REASONS = [  # pattern of an error, what it means; None: a fault
     (r'ZeroDivisionError', 'a clock with a finer resolution'),
     (r'MissingPackage: numba_simulator needs numba', 'Numba itself'),
     (r"No module named '(\w+)'|MissingPackage: .* needs (\w+)", 'the package `{}`'),
-    (r"engine='c'", 'a C++ compiler for the processor of this machine'),
+    (r"engine='c'", "a C++ compiler for the machine's CPU"),
     (r'NVRTC|CompilerMissing|Numba', "a GPU's compiler"),
     (r'is not emulated|NotEmulated', 'what the emulator lacks in a browser'),
     (r'does not support processes', 'a second process'),
-    (r"name '\w+' is not defined|KeyError", ABOVE),
+    (r"name '\w+' is not defined|KeyError", CELL_ABOVE),
     (r'ChangeError: \w+\.ipynb has no string or function', 'a cell of another lesson that does not run here'),
 ]
 
 
-def reason(error, seconds):
-    "Return what a browser lacks for a cell, None if that is unknown: then the lesson, or its browser, has a fault"
+def missing_feature(error, seconds):
+    "Return what the browser lacks for a cell; None if that is unknown: then the lesson, or the browser, has a fault"
     if error is None:
         return f'more than a minute ({seconds:.0f} s)'
     text = f'{type(error).__name__}: {error}'
-    for pattern, meaning in REASONS:
+    for pattern, feature in REASONS:
         if match := re.search(pattern, text):
-            return meaning and meaning.format(*filter(None, match.groups()))
+            return feature and feature.format(*filter(None, match.groups()))
     return None
 
 
-def described(error):
+def describe_error(error):
     "Return an error and the last three lines of code that led to it"
     frames = traceback.extract_tb(error.__traceback__)[-3:] if error else []
-    where = ', '.join(f'{frame.filename.rpartition("/")[2]}:{frame.lineno}' for frame in frames)
-    return f'{type(error).__name__}: {error} ({where})'
+    position = ', '.join(f'{frame.filename.rpartition("/")[2]}:{frame.lineno}' for frame in frames)
+    return f'{type(error).__name__}: {error} ({position})'
 
 
 def run(shell, code):
-    "Run a cell's code; return its error, or None, and the seconds of the processor"
+    "Run a cell's code; return its error, or None, and the seconds of CPU time"
     start, output = cpu_seconds(), io.StringIO()
     with contextlib.redirect_stdout(output), contextlib.redirect_stderr(output):
         result = shell.run_cell(code, store_history=True)
     return result.error_before_exec or result.error_in_exec, cpu_seconds() - start
 
 
-def uses(code, missing):
-    "Return whether code reads one of the names in `missing`"
-    return not code.startswith('%%') and bool(notebooks.names(notebooks.parse(code), ast.Load) & missing)
+def reads_any(code, names):
+    "Return whether code reads one of `names`"
+    return not code.startswith('%%') and bool(notebooks.names(notebooks.parse(code), ast.Load) & names)
 
 
-def defined(code):
+def defined_names(code):
     "Return the names that code defines"
     if code.startswith('%%'):
         return set()
     tree = notebooks.parse(code)
-    made = {node.name for node in ast.walk(tree) if isinstance(node, (ast.FunctionDef, ast.ClassDef))}
-    return made | notebooks.names(tree, ast.Store)
+    definitions = {node.name for node in ast.walk(tree) if isinstance(node, (ast.FunctionDef, ast.ClassDef))}
+    return definitions | notebooks.names(tree, ast.Store)
 
 
-missing = set()  # names that cells would have defined which do not run
+missing_names = set()  # which would have been defined by cells that do not run
 
 
-def try_code(shell, code, where):
-    "Return why a cell's code does not run here, '' if it does. What it defines remains only if it runs, as for readers"
+def try_code(shell, code, cell):
+    "Return why a cell's code does not run here; '' if it does. If it fails, its definitions are undone"
     before = dict(shell.user_ns)
     error, seconds = run(shell, code)
-    if error is None and seconds <= LONGEST:
-        missing.difference_update(defined(code))
+    if error is None and seconds <= MAX_SECONDS:
+        missing_names.difference_update(defined_names(code))
         return ''
     shell.user_ns.clear()
     shell.user_ns.update(before)
-    why = reason(error, seconds) or (ABOVE if uses(code, missing) else None)
-    missing.update(defined(code))
-    report(f'{name} {where}: {why}\n    {described(error)}'[:600])
+    why = missing_feature(error, seconds) or (CELL_ABOVE if reads_any(code, missing_names) else None)
+    missing_names.update(defined_names(code))
+    report(f'{name} {cell}: {why}\n    {describe_error(error)}'[:600])
     return why
 
 

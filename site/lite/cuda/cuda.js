@@ -1,4 +1,4 @@
-// CUDA C in a browser: compiles modules by Clang, and loads them. All files are next to this one.
+// CUDA C in a browser: compiles modules with Clang, and loads them. All files are next to this one.
 import {kernelFlags, linkArguments, listOfHeaders} from './compile.js'
 import {Program, isSupported, NOT_SUPPORTED} from './program.js'
 import {withoutNames} from './rewrite.js'
@@ -46,14 +46,14 @@ function run(tool, args, tree) {
     }
 }
 
-// Compiles with precompiled headers; returns null if Clang refuses them, or then cannot open another header, such as
+// Compiles with precompiled headers; returns null if Clang rejects them, or then cannot open another header, such as
 // <map> ("Out of memory"). Without precompiled headers, a compilation takes seconds longer.
 function withHeaders(clang, args, files, name, pch) {
     const all = {...files, ...listOfHeaders(name), [`${name}.pch`]: pch}
     const res = run(clang, ['-include-pch', `${name}.pch`, ...args], all)
     if (/cannot open file/.test(res.log)) return null
     if (!/PCH|AST file|precompiled/.test(res.log)) return res
-    console.warn(`precompiled headers are refused: ${res.log}`)
+    console.warn(`precompiled headers are rejected: ${res.log}`)
     return null
 }
 
@@ -61,13 +61,13 @@ function withHeaders(clang, args, files, name, pch) {
 // precompiled headers with which each unit begins, '' for none. Returns {status, log, wasm}.
 export async function compile(sources, units, isChecked, flags, headers) {
     const key = await keyOf(JSON.stringify([sources, [...units], isChecked, [...flags], headers]))
-    const kept = await find('module', key)
-    if (kept) return {status: 0, log: noteOf(kept), wasm: new Uint8Array(await kept.arrayBuffer())}
-    const res = await compileAgain(sources, units, isChecked, flags, headers)
+    const cached = await find('module', key)
+    if (cached) return {status: 0, log: noteOf(cached), wasm: new Uint8Array(await cached.arrayBuffer())}
+    const res = await compileUncached(sources, units, isChecked, flags, headers)
     if (!res.status) keep('module', key, res.wasm, res.log)
     return res
 }
-async function compileAgain(sources, units, isChecked, flags, headers) {
+async function compileUncached(sources, units, isChecked, flags, headers) {
     const {commands, headers: tree, objects} = await prepare()
     const texts = JSON.parse(sources), compiled = {}
     const pch = isChecked && headers ? await precompiled(`${headers}.pch`) : null
@@ -104,7 +104,7 @@ export async function open(wasm, callbacks) {
 }
 // Returns a function that runs addr2line for a module. Its result is a promise only if the tools are not loaded yet.
 async function symbolizer(wasm) {
-    const key = await keyOf(wasm), kept = await find('lines', key), lines = kept ? await kept.json() : {}
+    const key = await keyOf(wasm), cached = await find('lines', key), lines = cached ? await cached.json() : {}
     const module = withoutNames(wasm)
     const run = words => {
         let output = ''

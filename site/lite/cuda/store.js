@@ -1,5 +1,5 @@
-// Keeps compiled modules for later visits, and the lines of their code that findings have named. Then these need no
-// compiler. Only browsers keep them, and not in private windows.
+// Caches compiled modules for later visits, and the lines of their code that findings have named, which then need no
+// compiler. Only browsers have this cache, except in private windows.
 const PREFIX = 'compiled-by-gridstride-', NAME = `${PREFIX}VERSION`, LIMIT = 100
 let opened = null
 
@@ -10,7 +10,7 @@ async function open() {
 }
 const addressOf = (key, kind) => new URL(`${kind}/${key}`, import.meta.url).href
 
-// Returns a name for bytes or a text, null where nothing can be kept.
+// Returns the key of bytes or a text; null where nothing can be cached.
 export async function keyOf(data) {
     if (!globalThis.caches || !globalThis.crypto?.subtle) return null
     const bytes = typeof data == 'string' ? new TextEncoder().encode(data) : data
@@ -18,7 +18,7 @@ export async function keyOf(data) {
     return Array.from(hash, byte => byte.toString(16).padStart(2, '0')).join('')
 }
 
-// Returns what was kept as a `Response`, null if there is nothing.
+// Returns a cached entry as a `Response`; null if there is none.
 export async function find(kind, key) {
     if (!key) return null
     try {
@@ -28,7 +28,7 @@ export async function find(kind, key) {
     }
 }
 
-// Keeps bytes or a text, with a note; the oldest entries are deleted.
+// Caches bytes or a text, with a note; the oldest entries are deleted.
 export async function keep(kind, key, body, note = '') {
     if (!key) return
     try {

@@ -1,5 +1,5 @@
 // The playground: runs the program of the editor in a worker, marks the lines of a finding, and keeps the program in
-// the fragment of the address, so that a link holds it.
+// the fragment of the address, so that a link contains it.
 import {EXAMPLES} from './examples.js'
 
 const {createEditor} = await import('./EDITOR').catch(() => import('./plain.js'))
@@ -7,9 +7,9 @@ const {createEditor} = await import('./EDITOR').catch(() => import('./plain.js')
 const byId = id => document.getElementById(id)
 const [result, status, choice] = ['result', 'status', 'example'].map(byId)
 const editor = createEditor(byId('editor'), () => byId('run').click())
-// The worker is ended if it reports nothing for that long. The time limit of a kernel is shorter.
-const SECONDS = 180
-let worker = null, answer = null, timer = null
+// The worker is terminated if it reports nothing for this long. The time limit of a kernel is shorter.
+const MAX_SECONDS = 180
+let worker = null, onReply = null, timer = null
 
 // The fragment: `#example=NAME`, or `#program=` and the text, compressed, in base64 for addresses
 async function convert(bytes, stream) {
@@ -26,7 +26,7 @@ async function decode(text) {
 }
 async function readFragment() {
     const [name, value] = location.hash.slice(1).split(/=(.*)/s)
-    if (name == 'program') return decode(value).catch(() => '// This link holds no program: a part of it is missing.\n')
+    if (name == 'program') return decode(value).catch(() => '// This link is incomplete, so its program cannot be read.\n')
     choice.value = name == 'example' && EXAMPLES[value] ? value : Object.keys(EXAMPLES)[0]
     return EXAMPLES[choice.value].text
 }
@@ -37,11 +37,11 @@ const BLOCKED = 'Reload the page. If an extension of the browser blocks workers,
 function start() {
     worker = new Worker('worker.js')
     worker.onmessage = ({data}) => {
-        if (data.status === undefined) return answer?.(data)
+        if (data.status === undefined) return onReply?.(data)
         status.textContent = data.status
         if (timer) watch()
     }
-    worker.onerror = event => answer?.({error: `The worker cannot start (${event.message || 'blocked'}). ${BLOCKED}`})
+    worker.onerror = event => onReply?.({error: `The worker cannot start (${event.message || 'blocked'}). ${BLOCKED}`})
 }
 function stop() {
     worker?.terminate()
@@ -49,13 +49,13 @@ function stop() {
 }
 function watch() {
     clearTimeout(timer)
-    const error = `Stopped after ${SECONDS} s without an answer. Run the program again; if that does not help, reload `
+    const error = `Stopped after ${MAX_SECONDS} s without a response. Run the program again; if that does not help, reload `
         + 'the page, and close other tabs, which frees memory.'
-    timer = setTimeout(() => answer({error}), 1000 * SECONDS)
+    timer = setTimeout(() => onReply({error}), 1000 * MAX_SECONDS)
 }
 function ask(program) {
     return new Promise(resolve => {
-        answer = resolve
+        onReply = resolve
         try {
             if (!worker) start()
             worker.postMessage(program)
@@ -73,8 +73,8 @@ async function run() {
     timer = clearTimeout(timer)
     if (data.error) stop()      // the next run begins with a new worker
     status.textContent = data.seconds === undefined ? '' : `${data.seconds.toFixed(1)} s`
-    const said = [data.printed, data.message ?? data.error].filter(Boolean)
-    show(said.join('\n') || 'No finding, and nothing was printed.')
+    const lines = [data.printed, data.message ?? data.error].filter(Boolean)
+    show(lines.join('\n') || 'No finding, and nothing was printed.')
     result.dataset.code = data.code ?? ''
     editor.mark(data)
     byId('run').disabled = false
@@ -86,14 +86,14 @@ byId('run').onclick = run
 byId('share').onclick = async () => {
     history.replaceState(null, '', `#program=${await encode(editor.text())}`)
     await navigator.clipboard?.writeText(location.href).catch(() => {})
-    status.textContent = 'The address of this page holds the program.'
+    status.textContent = 'The address of this page contains the program.'
 }
 addEventListener('hashchange', async () => { editor.setText(await readFragment()), show('') })
 editor.setText(await readFragment())
 byId('run').disabled = false
 const small = matchMedia('(max-width: 40rem)').matches
 status.textContent = small ? 'Running needs a desktop browser.' : 'The first run loads MEGABYTES MB.'
-// What an earlier visit has loaded is there already, so Python starts before the first click.
+// If an earlier visit has loaded Python, it starts before the first click.
 const python = await globalThis.caches?.match(new URL('../pyodide/pyodide.asm.wasm', location.href)).catch(() => null)
 if (python) ask(null).then(stop)      // an error
 if ('serviceWorker' in navigator) navigator.serviceWorker.register('offline.js').catch(() => {})

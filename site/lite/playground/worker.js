@@ -4,8 +4,8 @@ self.gridstrideCuda = new URL('../cuda/cuda.js', location.href).href
 
 const PYTHON = new URL('../pyodide/pyodide.asm.wasm', location.href)
 
-// On the first visit the compiler loads at the same time; later it may not be needed, because modules are kept
-// (cuda/store.js), and it would take the processor from Python.
+// On the first visit the compiler loads at the same time; later it may not be needed, because modules are cached
+// (cuda/store.js), and it would compete with Python for the CPU.
 async function load() {
     say('Loading Python …')
     if (!self.WebAssembly) throw new Error('WebAssembly is not defined')
@@ -16,7 +16,7 @@ async function load() {
     await python.runPythonAsync('from in_browser import playground')
     return python
 }
-// Rejects if Pyodide's module cannot be loaded: Pyodide itself then only prints a warning, and never ends.
+// Rejects if Pyodide's module cannot be loaded: Pyodide itself then only prints a warning, and never resolves.
 function failure() {
     const {warn} = console
     return new Promise((_, reject) => {

@@ -1,8 +1,8 @@
 """CUDA C in the browser: Clang, as WebAssembly, compiles it, and the module runs with the emulator's runtime next to
-Python, each in a memory of its own. A call copies its tensors there and back.
+Python; each has its own memory. A call copies its tensors there and back.
 
-`gridstride.cpp` rewrites sources and describes findings as elsewhere; `install` replaces what compiles and loads them.
-JavaScript does both (cuda/cuda.js).
+`gridstride.cpp` rewrites sources and describes findings as elsewhere; `install` replaces the functions that compile
+and load them: JavaScript does both (cuda/cuda.js).
 """
 
 import ctypes, hashlib, json
@@ -26,12 +26,12 @@ MISSING = (
     'CUDA C needs a browser that can suspend stacks of WebAssembly (JSPI): Chrome or Edge from version 137, or Firefox '
     'from 153'
 )
-ELSEWHERE = 'run this program with Python on your machine, after pip install gridstride'
+RUN_LOCALLY = 'run this program with Python on your machine, after pip install gridstride'
 FOLDER = Path('/tmp/gridstride')  # of compiled modules
-_WORDS_AT_ONCE = 1 << 13  # copied of a result, whose length is not known; a longer text is cut
-_WITHOUT_NUMPY = dict(bfloat16=2, float8_e5m2=1, float8_e4m3fn=1)  # bytes of types that NumPy lacks
-_ITEMSIZES = {code: _WITHOUT_NUMPY.get(name) or np.dtype(name).itemsize for name, code in values._DTYPES.items()}
-_OF_PROCESSES = r'v?fork|waitpid|exec[lv]\w*|popen|system|sys/wait\.h'  # functions and headers
+_MAX_RESULT_WORDS = 1 << 13  # how much of a result, whose length is not known, is copied; a longer text is truncated
+_NON_NUMPY_ITEMSIZES = dict(bfloat16=2, float8_e5m2=1, float8_e4m3fn=1)  # of types that NumPy lacks
+_ITEMSIZES = {code: _NON_NUMPY_ITEMSIZES.get(name) or np.dtype(name).itemsize for name, code in values._DTYPES.items()}
+_PROCESS_FUNCTIONS = r'v?fork|waitpid|exec[lv]\w*|popen|system|sys/wait\.h'  # functions and headers
 _javascript = None  # the module cuda/cuda.js
 
 
@@ -88,7 +88,7 @@ def compile_module(
 
 
 class _Runtime:
-    "What `emulator` calls of the runtime: options are kept for the next call, findings are those of the last one"
+    "The functions of the runtime that `emulator` calls: they store the options of the next call and the last finding"
 
     options, swaps, allowed_findings, finding = None, 1 << 30, '', None
 
@@ -110,16 +110,16 @@ class _Runtime:
     def __getattr__(self, name):
         if not name.startswith('gridstride_'):
             raise AttributeError(name)
-        raise NotEmulated(f'a browser has one emulated device, and no reports of coverage: {ELSEWHERE}')
+        raise NotEmulated(f'a browser has one emulated device, and no reports of coverage: {RUN_LOCALLY}')
 
 
 _runtime = _Runtime()
 
 
 class _Block:
-    """Memory of Python that is copied to the module's memory, for the time of a call.
+    """Python's memory that is copied to the module's memory for the duration of a call.
 
-    There it is `offset` bytes after a multiple of `ALIGNMENT`, because a misaligned access must be found."""
+    There it begins `offset` bytes after a multiple of `ALIGNMENT`, so that misaligned accesses are detected."""
 
     ALIGNMENT = 64
 
@@ -134,18 +134,18 @@ class _Block:
         return self.program.bytes(self.address, n), (ctypes.c_char * n).from_address(self.begin)
 
     def copy_in(self):
-        theirs, ours = self._views()
-        theirs.assign(ours)
+        module_bytes, python_bytes = self._views()
+        module_bytes.assign(python_bytes)
 
     def copy_out(self):
-        theirs, ours = self._views()
-        theirs.assign_to(ours)
+        module_bytes, python_bytes = self._views()
+        module_bytes.assign_to(python_bytes)
 
 
 def _offset(id_):
-    """Return how far an array is from the start of its memory, in bytes.
+    """Return the offset of an array from the start of its memory, in bytes.
 
-    The start counts as aligned: NumPy allocates multiples of 8 bytes here, and of 16 elsewhere."""
+    The start counts as aligned: NumPy allocates at multiples of 8 bytes here, and of 16 elsewhere."""
     array = ctypes.cast(int(id_), ctypes.py_object).value
     return array.ctypes.data - owner(array).ctypes.data
 
@@ -175,16 +175,16 @@ class _Blocks:
         self.program, self.blocks = program, []
 
     def share(self, words) -> np.ndarray:  # with the module's addresses
-        "Copy the tensors of packed words to the module's memory, those that overlap as one"
+        "Copy the tensors of packed words to the module's memory; tensors that overlap are copied as one block"
         words = np.frombuffer(words, np.int64).copy()
-        found = list(_tensors(words))
-        offsets = {begin: offset for _, begin, _, offset in found}
-        for begin, end in _merge([(begin, end) for _, begin, end, _ in found]):
+        tensors = list(_tensors(words))
+        offsets = {begin: offset for _, begin, _, offset in tensors}
+        for begin, end in _merge([(begin, end) for _, begin, end, _ in tensors]):
             if not any(b.begin <= begin and end <= b.end for b in self.blocks):
                 self.blocks.append(_Block(self.program, begin, end, offsets[begin]))
-        for at, begin, end, _ in found:
+        for i, begin, end, _ in tensors:
             block = next(b for b in reversed(self.blocks) if b.begin <= begin and end <= b.end)
-            words[at] = block.address + begin - block.begin
+            words[i] = block.address + begin - block.begin
         return words
 
     def copy_in(self):
@@ -230,8 +230,8 @@ class BrowserModule(load.EmulatorModule):
         self.program = run_sync(javascript().open(to_js(Path(self.__file__).read_bytes()), _to_object(proxies)))
         functions, kernels = {}, {}
         for exported in self.program.exported():
-            described = _Exported(exported)
-            f = values.Function(described, self, (declarations or {}).get(exported.name))
+            exported_function = _Exported(exported)
+            f = values.Function(exported_function, self, (declarations or {}).get(exported.name))
             (kernels if exported.isKernel else functions)[f.__name__] = f
         self.functions, self.kernels = dict(reversed(functions.items())), dict(reversed(kernels.items()))
         self.__dict__.update(self.functions)
@@ -253,11 +253,11 @@ class BrowserModule(load.EmulatorModule):
         self.program.setOptions(options, _runtime.swaps, _runtime.allowed_findings)
         self._shared.append(blocks)
         packed = call._objects['0']  # of its first field, `args`
-        at = self._copy_words(blocks.share(packed))
+        address = self._copy_words(blocks.share(packed))
         launch = dict(grid=[*call.grid], block=[*call.block], shared=call.shared, cluster=[*call.cluster])
         launch['largeClusters'] = call.large_clusters
         try:
-            result = run_sync(self.program.call(entry, at, call.n, _to_object(launch)))
+            result = run_sync(self.program.call(entry, address, call.n, _to_object(launch)))
             blocks.copy_out()
             if result.result:
                 call.kept = self._words_at(result.result)
@@ -270,7 +270,7 @@ class BrowserModule(load.EmulatorModule):
         finally:
             self._shared.pop()
             blocks.free()
-            self.program.release(at)
+            self.program.release(address)
 
     def _copy_words(self, words):
         "Copy words to the module's memory; returns their address"
@@ -278,9 +278,9 @@ class BrowserModule(load.EmulatorModule):
 
     def _words_at(self, address):
         "Copy words of the module's memory"
-        words = (ctypes.c_int64 * _WORDS_AT_ONCE)()
-        theirs = self.program.bytes(address, ctypes.sizeof(words))
-        theirs.assign_to((ctypes.c_char * theirs.length).from_buffer(words))
+        words = (ctypes.c_int64 * _MAX_RESULT_WORDS)()
+        module_bytes = self.program.bytes(address, ctypes.sizeof(words))
+        module_bytes.assign_to((ctypes.c_char * module_bytes.length).from_buffer(words))
         return words
 
     def _ask(self, operation, address, n, result_address):
@@ -292,12 +292,12 @@ class BrowserModule(load.EmulatorModule):
         name = ctypes.c_char_p(self.program.string(operation).encode())
         result = ctypes.c_void_p()
         if values._callback(name, kept, n, ctypes.byref(result)):
-            # a callback has a state of its own, and so other variables of the thread
+            # a callback has its own thread state, and so other thread-local variables
             self._failure = values._last_operation.__dict__.pop('error')
             return 1
-        at = self._copy_words(blocks.share(values._last_operation.result_words))
+        result_words = self._copy_words(blocks.share(values._last_operation.result_words))
         blocks.copy_in()
-        self.program.setPointer(result_address, at)
+        self.program.setPointer(result_address, result_words)
         return 0
 
 
@@ -317,9 +317,9 @@ def _warn(finding):
     emulator.warn_of_finding(RuntimeFinding(CFinding.from_buffer_copy(finding.to_bytes())))
 
 
-def _no_processor(c):
-    "Raise `CompilerMissing`: this compiler makes modules of WebAssembly only"
-    raise compilers.CompilerMissing("engine='c' needs a C++ compiler for this processor, which a browser lacks")
+def _no_native_compiler(c):
+    "Raise `CompilerMissing`: this compiler generates WebAssembly only"
+    raise compilers.CompilerMissing("engine='c' needs a C++ compiler for this CPU, which a browser lacks")
 
 
 def install():
@@ -327,9 +327,9 @@ def install():
     clang = compilers.Compiler('clang++', 'clang', 22, 'clang as WebAssembly')
     build.compiler = compilers.compiler = lambda: clang
     build.compile_module, build.emulated_flags = compile_module, emulated_flags
-    compilers.common_flags = _no_processor
+    compilers.common_flags = _no_native_compiler
     build.files_used_by = lambda *_: set()
-    unsupported_api.absent_from_platform[_OF_PROCESSES] = f'a browser has no processes: {ELSEWHERE}'
+    unsupported_api.absent_from_platform[_PROCESS_FUNCTIONS] = f'a browser has no processes: {RUN_LOCALLY}'
     emulator.load_runtime = lambda: _runtime
     values._PACK[torch.Tensor] = values._pack_array
     for module in (load, kernel, program):

@@ -13,27 +13,27 @@ if HAS_COMPILER:
 
     cuda.install()
 
-SECONDS = 20  # the time limit of a kernel
-# the first line that is neither blank nor begins with #, if it is Python
-PYTHON = re.compile(r'(?:\s*#.*\n|\s*\n)*(?:import |from |def |@|\w+ = )')
+MAX_SECONDS = 20  # time limit of a kernel
+# a program whose first line, except for blank lines and those that begin with #, is Python
+PYTHON_START = re.compile(r'(?:\s*#.*\n|\s*\n)*(?:import |from |def |@|\w+ = )')
 
 
 def is_python(text):
-    "Return whether a program is Python, not CUDA C: strings of Python may hold CUDA C, and Python may have mistakes"
+    "Return whether a program is Python, not CUDA C: it may contain CUDA C in strings, or syntax errors"
     try:
         return bool(ast.parse(text).body)
     except SyntaxError:
-        return bool(PYTHON.match(text))
+        return bool(PYTHON_START.match(text))
 
 
 def run_python(text):
-    "Run a cell of Python, whose lines tracebacks and findings can read"
+    "Run a cell of Python; tracebacks and findings can show its lines"
     linecache.cache['playground'] = len(text), None, text.splitlines(True), 'playground'
     exec(compile(text, 'playground', 'exec'), {'__name__': 'playground'})
 
 
-def line_in(text, n, source):
-    "Return the line of the program that has the text `source`: line `n`, or of a kernel in a string, a later one"
+def find_line(text, n, source):
+    "Return the number of the line with the text `source`: `n`, or a later one for a kernel in a string"
     lines = [line.strip() for line in text.splitlines()]
     if not n or not source or (n <= len(lines) and lines[n - 1] == source.strip()):
         return n
@@ -44,26 +44,26 @@ def describe(error, text):
     "Return the fields of a finding, or of another error, for the page"
     if not isinstance(error, KernelError):
         return dict(message=f'{type(error).__name__}: {error}', line=getattr(error, 'line', None))
-    other = error.other and error.other.line and line_in(text, error.other.line, error.other.source)
-    described = dict(code=f'{error.kind} {error.code}', line=line_in(text, error.line, error.source), other=other)
-    return dict(described, message=f'{type(error).__name__}: {error}')
+    other = error.other and error.other.line and find_line(text, error.other.line, error.other.source)
+    fields = dict(code=f'{error.kind} {error.code}', line=find_line(text, error.line, error.source), other=other)
+    return dict(fields, message=f'{type(error).__name__}: {error}')
 
 
 def run(text) -> str:  # JSON: printed, seconds, and of a finding code, message, line, other
     "Run a program, and describe what it printed and how it ended"
     printed, start = io.StringIO(), time.time()
-    found = {}
-    with contextlib.redirect_stdout(printed), warnings.catch_warnings(record=True) as warned:
+    fields = {}
+    with contextlib.redirect_stdout(printed), warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter('always')
         try:
-            with emulator.options(seconds=SECONDS):
+            with emulator.options(seconds=MAX_SECONDS):
                 run_python(text) if is_python(text) else run_program(text, 'program')
         except KernelError as e:
-            found = describe(e, text)
+            fields = describe(e, text)
         except Exception as e:
-            found = describe(e, text)
-            if is_python(text) and not found.get('line'):
+            fields = describe(e, text)
+            if is_python(text) and not fields.get('line'):
                 frames = [f.lineno for f in traceback.extract_tb(e.__traceback__) if f.filename == 'playground']
-                found['line'] = frames[-1] if frames else None
-    lines = [printed.getvalue(), *(f'{w.category.__name__}: {w.message}' for w in warned)]
-    return json.dumps(dict(found, printed='\n'.join(filter(None, lines)), seconds=time.time() - start))
+                fields['line'] = frames[-1] if frames else None
+    lines = [printed.getvalue(), *(f'{w.category.__name__}: {w.message}' for w in caught)]
+    return json.dumps(dict(fields, printed='\n'.join(filter(None, lines)), seconds=time.time() - start))

@@ -2,8 +2,8 @@
 
 `threading` is written in Python on top of a few functions of `_thread`, which start a thread, make a lock and identify
 the current thread. Here they use `run_sync`, which suspends a WebAssembly stack (JSPI) until a future has its result.
-Only one thread runs at any time, until it waits. The next one is chosen at random, as an operating system might choose,
-so that programs that depend on a lucky schedule fail.
+Only one thread runs at any time, until it waits. The next one is chosen at random, because an operating system may
+choose any: programs that depend on a lucky schedule fail.
 """
 
 import queue, random, threading
@@ -17,33 +17,33 @@ MISSING = (
     'Firefox from 153. Cells that start no thread still work, as do lessons 01 to 03.'
 )
 
-# Calls `f` at once, but every 50 ms gives control to the browser first, which then runs its timers.
-soon = run_js("""(last => f => {
+# Calls `f` in a microtask, but every 50 ms in a timer, so that the browser runs its other timers, too.
+call_soon = run_js("""(last => f => {
     const now = performance.now()
     if (now - last < 50) Promise.resolve().then(() => f())
     else setTimeout(() => { last = performance.now(); f() })
 })(0)""")
-apart = run_js('f => { Promise.resolve().then(() => f.callPromising()).finally(() => f.destroy()) }')  # on a stack
-after = run_js('(seconds, f) => { setTimeout(f, 1000*seconds) }')
-chance, ready, ends, idents = random.Random(), [], {}, count(2)
-current = 1  # the thread of the cells
+call_on_new_stack = run_js('f => { Promise.resolve().then(() => f.callPromising()).finally(() => f.destroy()) }')
+call_later = run_js('(seconds, f) => { setTimeout(f, 1000*seconds) }')
+rng, ready, end_locks, idents = random.Random(), [], {}, count(2)
+current = 1  # the identifier of the thread that runs: at first that of the cells
 
 
-def go(resume):
-    "Add `resume`, which continues or starts a thread, to those that may run next"
+def make_ready(resume):
+    "Add `resume`, which resumes or starts a thread, to `ready`"
     ready.append(resume)
-    soon(chosen)
+    call_soon(run_next_proxy)
 
 
-def choose():
-    "Run one of those that may run next, chosen at random"
-    ready.pop(chance.randrange(len(ready)))()
+def run_next():
+    "Resume or start a thread of `ready`, chosen at random"
+    ready.pop(rng.randrange(len(ready)))()
 
 
-chosen = create_proxy(choose)
+run_next_proxy = create_proxy(run_next)
 
 
-def start(f, args, kwargs={}):
+def start_thread(f, args, kwargs={}):
     "Start a thread, as `_thread.start_new_thread` does"
     ident = next(idents)
 
@@ -53,33 +53,34 @@ def start(f, args, kwargs={}):
         try:
             f(*args, **kwargs)
         finally:
-            if ident in ends:
-                ends.pop(ident).release()
+            if ident in end_locks:
+                end_locks.pop(ident).release()
 
     if not can_run_sync():
         raise RuntimeError(MISSING)
-    go(lambda: apart(create_proxy(body)))
+    make_ready(lambda: call_on_new_stack(create_proxy(body)))
     return ident
 
 
-def ident():
+def get_ident():
+    "Return the identifier of the current thread, as `_thread.get_ident` does"
     return current
 
 
-def end():
-    "Return a lock that is released when this thread ends, as `_thread._set_sentinel` does"
-    ends[current] = lock = Lock()
+def make_end_lock():
+    "Return a lock that is released when the current thread ends, as `_thread._set_sentinel` does"
+    end_locks[current] = lock = Lock()
     return lock
 
 
-class Wait:
+class Future:
     """A future for `run_sync` only. Asyncio's own reports its result through the browser's event loop, which takes five
     iterations per wait."""
 
     _asyncio_future_blocking = False  # marks a future
 
     def __init__(self):
-        self.ended, self.callback = [], None
+        self.results, self.callback = [], None  # `results` has one item once the future is done
 
     def __await__(self):
         yield self
@@ -87,29 +88,29 @@ class Wait:
 
     def add_done_callback(self, f):
         self.callback = f
-        if self.ended:
+        if self.results:
             f(self)
 
-    def end(self, result):
+    def set_result(self, result):
         "Resume the waiting stack, where `run_sync` returns `result`"
-        self.ended.append(result)
+        self.results.append(result)
         if self.callback:
             self.callback(self)
 
     def result(self):
-        return self.ended[0]
+        return self.results[0]
 
 
 class Lock:
     "A lock, as `_thread.allocate_lock` makes it"
 
     def __init__(self):
-        self.taken, self.waiting = False, []
+        self.is_locked, self.waiting = False, []
 
     def acquire(self, blocking=True, timeout=-1):
         "Acquire this lock, if necessary after another thread releases it; return False if that takes too long"
-        if not self.taken:
-            self.taken = True
+        if not self.is_locked:
+            self.is_locked = True
         elif not blocking or timeout == 0:
             return False
         else:
@@ -121,31 +122,31 @@ class Lock:
         global current
         if not can_run_sync():
             raise RuntimeError(MISSING)
-        me, wait = current, Wait()
+        ident, future = current, Future()
 
-        def late():
-            if wait in self.waiting:
-                self.waiting.remove(wait)
-                wait.end(False)
+        def time_out():
+            if future in self.waiting:
+                self.waiting.remove(future)
+                future.set_result(False)
 
-        self.waiting.append(wait)
+        self.waiting.append(future)
         if timeout > 0:
-            after(timeout, create_once_callable(late))
-        got = run_sync(wait)
-        current = me
-        return got
+            call_later(timeout, create_once_callable(time_out))
+        is_acquired = run_sync(future)
+        current = ident
+        return is_acquired
 
     def release(self):
         "Release this lock, or pass it to a waiting thread"
-        if not self.taken:
+        if not self.is_locked:
             raise RuntimeError('release unlocked lock')
         if self.waiting:
-            go(lambda wait=self.waiting.pop(0): wait.end(True))
+            make_ready(lambda future=self.waiting.pop(0): future.set_result(True))
         else:
-            self.taken = False
+            self.is_locked = False
 
     def locked(self):
-        return self.taken
+        return self.is_locked
 
     def _at_fork_reinit(self):
         self.__init__()
@@ -158,11 +159,11 @@ class Lock:
 
 
 def install():
-    "Make `threading` use these"
-    threading._start_new_thread, threading._set_sentinel, threading.get_ident = start, end, ident
+    "Make `threading` use these functions and `Lock`"
+    threading._start_new_thread, threading._set_sentinel, threading.get_ident = start_thread, make_end_lock, get_ident
     threading._allocate_lock = threading.Lock = Lock
-    threading._CRLock = None  # then its own, which is made of these
-    queue.SimpleQueue = queue._PySimpleQueue  # the other one waits in C; pools of threads use it
+    threading._CRLock = None  # so that it uses its own, which is based on `Lock`
+    queue.SimpleQueue = queue._PySimpleQueue  # the default waits in C; thread pools use it
     threading.main_thread()._ident = current
     threading._active.clear()
     threading._active[current] = threading.main_thread()

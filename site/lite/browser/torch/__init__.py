@@ -7,7 +7,7 @@ tensors are on the CPU, and there is no autograd. A missing name raises Attribut
 import numpy as np
 
 from . import autograd, backends, cuda, nn  # noqa: F401
-from ._tensor import MISSING, Size, Tensor, device, result_of, tensor  # noqa: F401
+from ._tensor import MISSING, Size, Tensor, device, to_tensor, tensor  # noqa: F401
 from ._functions import *  # noqa: F403
 from ._functions import max, min, sum  # noqa: F401
 

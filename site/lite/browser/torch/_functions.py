@@ -1,11 +1,11 @@
-"The functions of torch that make or take tensors"
+"The functions of torch that create or take tensors"
 
 from functools import wraps
 from types import SimpleNamespace
 
 import numpy as np
 
-from ._tensor import MISSING, Tensor, _shape, aligned, plain, result_of, tensor
+from ._tensor import MISSING, Tensor, _shape, empty_aligned, to_numpy, to_tensor, tensor
 
 __all__ = [
     *('allclose', 'arange', 'bincount', 'cat', 'cumsum', 'empty', 'empty_like', 'equal', 'from_numpy', 'full'),
@@ -17,8 +17,8 @@ __all__ = [
 ]
 
 
-def _creates(f):
-    "Give a function that makes a tensor torch's options: the tensor's type and device"
+def _with_tensor_options(f):
+    "Decorate a function that creates a tensor: add torch's options for its dtype and device"
 
     @wraps(f)
     def make(*args, dtype=None, device='cpu', requires_grad=False, **options):
@@ -30,50 +30,50 @@ def _creates(f):
 
 
 # Tensors of given sizes
-@_creates
+@_with_tensor_options
 def arange(*ends):
     return tensor(np.arange(*ends).tolist())
 
 
-@_creates
+@_with_tensor_options
 def empty(*sizes):
-    return aligned(_shape(sizes))
+    return empty_aligned(_shape(sizes))
 
 
-@_creates
+@_with_tensor_options
 def eye(n):
-    return result_of(np.eye(n, dtype=np.float32))
+    return to_tensor(np.eye(n, dtype=np.float32))
 
 
-@_creates
+@_with_tensor_options
 def ones(*sizes):
-    return aligned(_shape(sizes)).fill_(1)
+    return empty_aligned(_shape(sizes)).fill_(1)
 
 
-@_creates
+@_with_tensor_options
 def zeros(*sizes):
-    return aligned(_shape(sizes)).fill_(0)
+    return empty_aligned(_shape(sizes)).fill_(0)
 
 
-@_creates
+@_with_tensor_options
 def full(size, fill_value):
-    return aligned(size, tensor(fill_value).dtype).fill_(fill_value)
+    return empty_aligned(size, tensor(fill_value).dtype).fill_(fill_value)
 
 
 def empty_like(x, dtype=None):
-    return aligned(x.shape, dtype or x.dtype)
+    return empty_aligned(x.shape, dtype or x.dtype)
 
 
 def ones_like(x, dtype=None):
-    return aligned(x.shape, dtype or x.dtype).fill_(1)
+    return empty_aligned(x.shape, dtype or x.dtype).fill_(1)
 
 
 def zeros_like(x, dtype=None):
-    return aligned(x.shape, dtype or x.dtype).fill_(0)
+    return empty_aligned(x.shape, dtype or x.dtype).fill_(0)
 
 
 def full_like(x, fill_value, dtype=None):
-    return aligned(x.shape, dtype or x.dtype).fill_(fill_value)
+    return empty_aligned(x.shape, dtype or x.dtype).fill_(fill_value)
 
 
 def as_tensor(data, dtype=None, device='cpu'):
@@ -84,7 +84,7 @@ def from_numpy(x):
     return x.view(Tensor)
 
 
-@_creates
+@_with_tensor_options
 def linspace(start, end, steps):
     return np.linspace(start, end, steps, dtype=np.float32).view(Tensor)
 
@@ -113,44 +113,44 @@ def manual_seed(seed):
     return _default.manual_seed(seed)
 
 
-@_creates
+@_with_tensor_options
 def rand(*sizes, generator=_default):
-    return result_of(generator.numpy.random(_shape(sizes), np.float32))
+    return to_tensor(generator.numpy.random(_shape(sizes), np.float32))
 
 
-@_creates
+@_with_tensor_options
 def randn(*sizes, generator=_default):
-    return result_of(generator.numpy.standard_normal(_shape(sizes), np.float32))
+    return to_tensor(generator.numpy.standard_normal(_shape(sizes), np.float32))
 
 
 def randn_like(x):
     return randn(x.shape, dtype=x.dtype)
 
 
-@_creates
+@_with_tensor_options
 def randint(low, high=None, size=None, generator=_default):
     if size is None:
         low, high, size = 0, low, high
-    return result_of(generator.numpy.integers(low, high, size, np.int64))
+    return to_tensor(generator.numpy.integers(low, high, size, np.int64))
 
 
-@_creates
+@_with_tensor_options
 def randperm(n, generator=_default):
-    return result_of(generator.numpy.permutation(n).astype(np.int64))
+    return to_tensor(generator.numpy.permutation(n).astype(np.int64))
 
 
-@_creates
+@_with_tensor_options
 def normal(mean, std, size, generator=_default):
-    return result_of(generator.numpy.normal(mean, std, size).astype(np.float32))
+    return to_tensor(generator.numpy.normal(mean, std, size).astype(np.float32))
 
 
 # Comparisons, choices
 def allclose(a, b, rtol=1e-5, atol=1e-8, equal_nan=False):
-    return np.allclose(plain(a), plain(b), rtol, atol, equal_nan)
+    return np.allclose(to_numpy(a), to_numpy(b), rtol, atol, equal_nan)
 
 
 def isclose(a, b, rtol=1e-5, atol=1e-8, equal_nan=False):
-    return result_of(np.isclose(plain(a), plain(b), rtol, atol, equal_nan))
+    return to_tensor(np.isclose(to_numpy(a), to_numpy(b), rtol, atol, equal_nan))
 
 
 def equal(a, b):
@@ -169,7 +169,7 @@ def _as_operand(x, other):
 
 
 def where(condition, a, b):
-    return result_of(np.where(condition, _as_operand(a, b), _as_operand(b, a)))
+    return to_tensor(np.where(condition, _as_operand(a, b), _as_operand(b, a)))
 
 
 # Methods as functions
@@ -210,20 +210,20 @@ def relu(x):
 
 
 def cat(tensors, dim=0):
-    return result_of(np.concatenate([plain(t) for t in tensors], dim))
+    return to_tensor(np.concatenate([to_numpy(t) for t in tensors], dim))
 
 
 def tensor_split(x, indices_or_sections, dim=0):
-    parts = plain(indices_or_sections)
+    parts = to_numpy(indices_or_sections)
     return tuple(np.array_split(x, parts if isinstance(parts, int) else list(parts), dim))
 
 
 def stack(tensors, dim=0):
-    return result_of(np.stack([plain(t) for t in tensors], dim))
+    return to_tensor(np.stack([to_numpy(t) for t in tensors], dim))
 
 
 def _matrix_rank(x):
-    return result_of(np.int64(np.linalg.matrix_rank(np.asarray(x))))
+    return to_tensor(np.int64(np.linalg.matrix_rank(np.asarray(x))))
 
 
 linalg = SimpleNamespace(matrix_rank=_matrix_rank)

@@ -1,6 +1,5 @@
 "The class of tensors: NumPy's, with torch's methods and types"
 
-
 from collections import namedtuple
 from types import SimpleNamespace
 
@@ -32,34 +31,34 @@ class device(str):
         return super().__new__(cls, name)
 
 
-ALIGNMENT = 64  # bytes, as torch's memory; that of NumPy begins at multiples of 8 in a browser
+ALIGNMENT = 64  # bytes, as in torch; NumPy's memory begins at multiples of 8 in a browser
 
 
-def aligned(shape, dtype=np.float32):
-    "Make an array of uninitialized memory"
+def empty_aligned(shape, dtype=np.float32):
+    "Return a tensor of uninitialized memory, aligned as in torch"
     num_bytes = int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize
     memory = bytearray(num_bytes + ALIGNMENT)  # no array, so that the tensor owns its memory
     begin = -np.frombuffer(memory, np.uint8).ctypes.data % ALIGNMENT
     return np.ndarray.__new__(Tensor, shape, dtype, memory, begin)
 
 
-def result_of(x):
-    "Return what NumPy computed as a tensor, in memory that begins where torch's would"
+def to_tensor(x):
+    "Convert an array, or a scalar, to a tensor; copies it if its memory is not aligned as in torch"
     x = np.asarray(x)
     if x.ctypes.data % ALIGNMENT == 0:
         return x.view(Tensor)
-    res = aligned(x.shape, x.dtype)
-    res[...] = x
-    return res
+    copy = empty_aligned(x.shape, x.dtype)
+    copy[...] = x
+    return copy
 
 
-def plain(x):
-    "Return a tensor as NumPy's array, and anything else as it is"
+def to_numpy(x):
+    "Convert a tensor to an array; return anything else unchanged"
     return np.asarray(x) if isinstance(x, Tensor) else x
 
 
 def _axis(dim):
-    "Return NumPy's axis"
+    "Convert torch's `dim` to NumPy's `axis`"
     return tuple(dim) if isinstance(dim, list) else dim
 
 
@@ -70,7 +69,7 @@ def _shape(sizes):
 
 def _convert(x, dtype):
     "Return `x` with another type, or itself"
-    return x if dtype is None or dtype == x.dtype else result_of(np.asarray(x).astype(dtype))
+    return x if dtype is None or dtype == x.dtype else to_tensor(np.asarray(x).astype(dtype))
 
 
 class Tensor(np.ndarray):
@@ -83,15 +82,15 @@ class Tensor(np.ndarray):
     def __array_ufunc__(self, ufunc, method, *inputs, out=None, **kw):
         if out is not None:
             kw['out'] = tuple(map(np.asarray, out))
-        got = getattr(ufunc, method)(*map(plain, inputs), **kw)
+        result = getattr(ufunc, method)(*map(to_numpy, inputs), **kw)
         if out is not None:
             return out[0]
-        if isinstance(got, tuple):
-            return tuple(map(result_of, got))
+        if isinstance(result, tuple):
+            return tuple(map(to_tensor, result))
         double = any(getattr(o, 'dtype', None) == np.float64 for o in inputs)
-        if got.dtype == np.float64 and not double:
-            got = got.astype(np.float32)
-        return result_of(got)
+        if result.dtype == np.float64 and not double:
+            result = result.astype(np.float32)
+        return to_tensor(result)
 
     def __getattr__(self, name):
         raise AttributeError(MISSING.format(f'Tensor.{name}'))
@@ -106,9 +105,9 @@ class Tensor(np.ndarray):
         return repr(self)
 
     def __getitem__(self, index):
-        index = tuple(map(plain, index)) if isinstance(index, tuple) else plain(index)
-        got = super().__getitem__(index)
-        return got if isinstance(got, np.ndarray) else result_of(got)
+        index = tuple(map(to_numpy, index)) if isinstance(index, tuple) else to_numpy(index)
+        result = super().__getitem__(index)
+        return result if isinstance(result, np.ndarray) else to_tensor(result)
 
     def __len__(self):
         if self.ndim == 0:
@@ -121,7 +120,7 @@ class Tensor(np.ndarray):
         return np.ndarray.__new__(Tensor, size, self.dtype, owner(self), storage_offset * self.itemsize, strides)
 
     def contiguous(self, memory_format=None):
-        return self if self.flags.c_contiguous else result_of(np.ascontiguousarray(self))
+        return self if self.flags.c_contiguous else to_tensor(np.ascontiguousarray(self))
 
     def data_ptr(self):
         return self.ctypes.data
@@ -153,10 +152,10 @@ class Tensor(np.ndarray):
 
     # Copies
     def clone(self):
-        return result_of(self.copy())
+        return to_tensor(self.copy())
 
     def copy_(self, other):
-        self[...] = plain(other)
+        self[...] = to_numpy(other)
         return self
 
     def cpu(self):
@@ -176,13 +175,13 @@ class Tensor(np.ndarray):
         return np.asarray(self)
 
     def new_empty(self, *sizes, dtype=None):
-        return aligned(_shape(sizes), dtype or self.dtype)
+        return empty_aligned(_shape(sizes), dtype or self.dtype)
 
     def new_zeros(self, *sizes, dtype=None):
-        return aligned(_shape(sizes), dtype or self.dtype).fill_(0)
+        return empty_aligned(_shape(sizes), dtype or self.dtype).fill_(0)
 
     def new_full(self, size, value, dtype=None):
-        return aligned(size, dtype or self.dtype).fill_(value)
+        return empty_aligned(size, dtype or self.dtype).fill_(value)
 
     # Types
     def to(self, *args, dtype=None, device=None):
@@ -323,25 +322,25 @@ class Tensor(np.ndarray):
     def tanh(self):
         return np.tanh(self)
 
-    # Reductions; NumPy's functions call them with `by_numpy`: axis, out, keepdims
-    def _reduce(self, name, dim, keepdim, by_numpy=(), **kw):
-        by_numpy = dict(by_numpy)
-        axis, keepdims = by_numpy.get('axis', dim), by_numpy.get('keepdims', keepdim)
-        return result_of(getattr(np, name)(np.asarray(self), axis=_axis(axis), keepdims=keepdims, **kw))
+    # Reductions; NumPy's functions pass `numpy_options`: axis, out, keepdims
+    def _reduce(self, name, dim, keepdim, numpy_options=(), **kw):
+        numpy_options = dict(numpy_options)
+        axis, keepdims = numpy_options.get('axis', dim), numpy_options.get('keepdims', keepdim)
+        return to_tensor(getattr(np, name)(np.asarray(self), axis=_axis(axis), keepdims=keepdims, **kw))
 
     def _sum_type(self):
         return np.int64 if self.dtype.kind in 'iub' else self.dtype
 
-    def sum(self, dim=None, keepdim=False, dtype=None, **by_numpy):
-        return self._reduce('sum', dim, keepdim, by_numpy, dtype=dtype or self._sum_type())
+    def sum(self, dim=None, keepdim=False, dtype=None, **numpy_options):
+        return self._reduce('sum', dim, keepdim, numpy_options, dtype=dtype or self._sum_type())
 
-    def prod(self, dim=None, keepdim=False, dtype=None, **by_numpy):
-        return self._reduce('prod', dim, keepdim, by_numpy, dtype=dtype or self._sum_type())
+    def prod(self, dim=None, keepdim=False, dtype=None, **numpy_options):
+        return self._reduce('prod', dim, keepdim, numpy_options, dtype=dtype or self._sum_type())
 
-    def mean(self, dim=None, keepdim=False, dtype=None, **by_numpy):
+    def mean(self, dim=None, keepdim=False, dtype=None, **numpy_options):
         if self.dtype.kind != 'f':
             raise RuntimeError(f'mean of {self.dtype}: convert it to a floating-point type first')
-        return self._reduce('mean', dim, keepdim, by_numpy)
+        return self._reduce('mean', dim, keepdim, numpy_options)
 
     def var(self, dim=None, correction=1, keepdim=False, unbiased=True):
         return self._reduce('var', dim, keepdim, ddof=correction if unbiased else 0)
@@ -349,11 +348,11 @@ class Tensor(np.ndarray):
     def std(self, dim=None, correction=1, keepdim=False):
         return self._reduce('std', dim, keepdim, ddof=correction)
 
-    def all(self, dim=None, keepdim=False, **by_numpy):
-        return self._reduce('all', dim, keepdim, by_numpy)
+    def all(self, dim=None, keepdim=False, **numpy_options):
+        return self._reduce('all', dim, keepdim, numpy_options)
 
-    def any(self, dim=None, keepdim=False, **by_numpy):
-        return self._reduce('any', dim, keepdim, by_numpy)
+    def any(self, dim=None, keepdim=False, **numpy_options):
+        return self._reduce('any', dim, keepdim, numpy_options)
 
     def amax(self, dim=None, keepdim=False):
         return self._reduce('max', dim, keepdim)
@@ -361,23 +360,23 @@ class Tensor(np.ndarray):
     def amin(self, dim=None, keepdim=False):
         return self._reduce('min', dim, keepdim)
 
-    def argmax(self, dim=None, keepdim=False, **by_numpy):
-        return self._reduce('argmax', dim, keepdim, by_numpy).astype(np.int64)
+    def argmax(self, dim=None, keepdim=False, **numpy_options):
+        return self._reduce('argmax', dim, keepdim, numpy_options).astype(np.int64)
 
-    def argmin(self, dim=None, keepdim=False, **by_numpy):
-        return self._reduce('argmin', dim, keepdim, by_numpy).astype(np.int64)
+    def argmin(self, dim=None, keepdim=False, **numpy_options):
+        return self._reduce('argmin', dim, keepdim, numpy_options).astype(np.int64)
 
-    def max(self, dim=None, keepdim=False, **by_numpy):
+    def max(self, dim=None, keepdim=False, **numpy_options):
         if dim is None:
-            return self._reduce('max', None, keepdim, by_numpy)
+            return self._reduce('max', None, keepdim, numpy_options)
         return WithIndices(self.amax(dim, keepdim), self.argmax(dim, keepdim))
 
-    def min(self, dim=None, keepdim=False, **by_numpy):
+    def min(self, dim=None, keepdim=False, **numpy_options):
         if dim is None:
-            return self._reduce('min', None, keepdim, by_numpy)
+            return self._reduce('min', None, keepdim, numpy_options)
         return WithIndices(self.amin(dim, keepdim), self.argmin(dim, keepdim))
 
-    def median(self, **by_numpy):
+    def median(self, **numpy_options):
         return self.flatten().sort().values[(self.numel() - 1) // 2]
 
     def softmax(self, dim):
@@ -391,9 +390,9 @@ class Tensor(np.ndarray):
     def norm(self):
         return self.square().sum().sqrt()
 
-    # Scans, orders
+    # Scans and sorting
     def cumsum(self, dim):
-        return result_of(np.cumsum(np.asarray(self), dim, dtype=self._sum_type()))
+        return to_tensor(np.cumsum(np.asarray(self), dim, dtype=self._sum_type()))
 
     def diff(self, dim=-1):
         return np.diff(self, axis=dim)
@@ -408,8 +407,8 @@ class Tensor(np.ndarray):
         if descending:
             indices = np.flip(x.shape[dim] - 1 - indices, dim)
             ordered = np.take_along_axis(x, indices, dim)
-            return WithIndices(result_of(ordered), result_of(indices.astype(np.int64)))
-        return WithIndices(result_of(np.take_along_axis(x, indices, dim)), result_of(indices.astype(np.int64)))
+            return WithIndices(to_tensor(ordered), to_tensor(indices.astype(np.int64)))
+        return WithIndices(to_tensor(np.take_along_axis(x, indices, dim)), to_tensor(indices.astype(np.int64)))
 
     def topk(self, k, dim=-1, largest=True):
         values, indices = self.sort(dim, descending=largest)
@@ -424,7 +423,7 @@ class Tensor(np.ndarray):
 
     # Indices
     def gather(self, dim, index):
-        return result_of(np.take_along_axis(np.asarray(self), np.asarray(index, np.intp), dim))
+        return to_tensor(np.take_along_axis(np.asarray(self), np.asarray(index, np.intp), dim))
 
     def index_add_(self, dim, index, source):
         np.add.at(np.moveaxis(np.asarray(self), dim, 0), np.asarray(index), np.moveaxis(np.asarray(source), dim, 0))
@@ -437,7 +436,7 @@ class Tensor(np.ndarray):
         return np.argwhere(np.asarray(self)).astype(np.int64).view(Tensor)
 
     def repeat_interleave(self, repeats):
-        return np.repeat(self, plain(repeats))
+        return np.repeat(self, to_numpy(repeats))
 
     def roll(self, shifts, dims=None):
         return np.roll(self, shifts, dims)
@@ -456,6 +455,4 @@ def tensor(data, dtype=None, device='cpu', requires_grad=False):
     a = np.array(data, order='C')
     if dtype is None and not hasattr(data, 'dtype'):
         dtype = dict(f=np.float32, i=np.int64).get(a.dtype.kind, a.dtype)
-    return result_of(_convert(a, dtype)).to(device=device)
-
-
+    return to_tensor(_convert(a, dtype)).to(device=device)

@@ -5,7 +5,7 @@ import math
 import numpy as np
 
 from .._functions import relu, softmax  # noqa: F401
-from .._tensor import MISSING, Tensor, result_of
+from .._tensor import MISSING, Tensor, to_tensor
 
 
 def __getattr__(name):
@@ -28,7 +28,7 @@ def gelu(x, approximate='none'):
     if approximate == 'tanh':
         return 0.5 * x * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x * x * x)))
     erf = np.vectorize(math.erf, otypes=[np.float64])(np.asarray(x, np.float64) / math.sqrt(2))
-    return result_of((np.asarray(x, np.float64) * (1 + erf) / 2).astype(x.dtype))
+    return to_tensor((np.asarray(x, np.float64) * (1 + erf) / 2).astype(x.dtype))
 
 
 def cross_entropy(x, target, reduction='mean'):
