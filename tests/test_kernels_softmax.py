@@ -9,7 +9,7 @@ from gridstride.kernels import attention, explain, log_softmax, softmax, transpo
 from gridstride.kernels.fused import softmaxes
 from gridstride.kernels.ladder.rung import Device
 from one_unit import one_unit
-from exhaustive import mark_exhaustive
+from exhaustive import included_values, mark_exhaustive
 from found import saying
 
 # Of the largest result: a float32 is rounded some ten times, 16 bits once at the end
@@ -28,6 +28,11 @@ REGISTER_ROWS = [*((softmax, o, torch.float32) for o in (1, 20, 203, 1000, 5000)
                  *((softmax, 3000, o) for o in (torch.bfloat16, torch.float64))]
 
 
+SHORT_WIDTHS = 3, 40, mark_exhaustive(333), 1024  # of lanes, of a warp, of a block
+# In a cluster or a warp: type, width
+UNALIGNED = [mark_exhaustive((torch.float32, 901)), (torch.bfloat16, 1801), (torch.float16, 70)]
+
+
 def rows_in_registers(): return [(f, normal(2, width, dtype=dtype)) for f, width, dtype in REGISTER_ROWS]
 
 
@@ -36,8 +41,12 @@ def at_once(request):
     "Nearly all kernels are compiled in one unit"
     inputs = [*(normal(*o) for o in SHAPES), *(normal(3, 72, dtype=o) for o in NEAR)]
     inputs += [normal(2, 2**15, dtype=torch.bfloat16)]
+    inputs += [normal(5, width) for width, in included_values(request, SHORT_WIDTHS)]
     both = [*((f, x) for f in WAYS for x in inputs), *rows_in_registers()]
-    with one_unit(request, [*(partial(both_ways, *o) for o in both), *(partial(in_small, *o) for o in small_rows())]):
+    unaligned = [(f, normal(3, width, dtype=dtype))
+                 for dtype, width in included_values(request, UNALIGNED) for f in WAYS]
+    with one_unit(request, [*(partial(both_ways, *o) for o in both), *(partial(in_small, *o) for o in small_rows()),
+                            *(partial(in_unaligned, *o) for o in unaligned)]):
         yield
 
 
@@ -113,6 +122,18 @@ def in_small(f, x):
     with few_bytes_per_block(): both_ways(f, x)
 
 
+def accept_unaligned_rows(patch):
+    patch.setattr(softmaxes, '_MIN_UNALIGNED_ROW_BYTES', 1)
+    patch.setattr(softmaxes, '_UNALIGNED_ROW_BYTES_PER_BLOCK', {False: 2**10, True: 2**11})
+    softmaxes.softmax_launches.cache_clear()
+
+
+def in_unaligned(f, x):
+    with few_bytes_per_block() as patch:
+        accept_unaligned_rows(patch)
+        both_ways(f, x)
+
+
 def calls(width, of='softmax', on=None):
     return softmaxes.softmax_launches(of, 'float32', 3, width, 4, False, on or softmaxes.current_device_properties())[0]
 
@@ -151,12 +172,10 @@ def test_rows_of_a_cluster(small):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize('dtype,width', [(torch.float32, 901), (torch.bfloat16, 1801), (torch.float16, 70)], ids=str)
+@pytest.mark.parametrize('dtype,width', UNALIGNED, ids=str)
 def test_rows_that_begin_at_any_element(dtype, width, small):
-    "In a cluster or a warp; the first and the last vector of a row have elements of its neighbours, too"
-    small.setattr(softmaxes, '_MIN_UNALIGNED_ROW_BYTES', 1)
-    small.setattr(softmaxes, '_UNALIGNED_ROW_BYTES_PER_BLOCK', {False: 2**10, True: 2**11})
-    softmaxes.softmax_launches.cache_clear()
+    "The first and the last vector of a row have elements of its neighbours, too"
+    accept_unaligned_rows(small)
     problem = 'softmax', str(dtype)[6:], 3, width, 1, False, softmaxes.current_device_properties(), True
     (launch,), _ = softmaxes.softmax_launches(*problem)
     assert 'is_inside_row' in launch.src and launch.cluster[0] == (1 if width == 70 else 4)
@@ -178,9 +197,8 @@ def test_only_long_rows_that_begin_anywhere_are_ragged():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize('width', [3, 40, 333, 1024])
+@pytest.mark.parametrize('width', SHORT_WIDTHS)
 def test_gradients_of_short_rows_are_in_registers(width):
-    "Of lanes, of a warp, of a block"
     gpu = softmaxes.current_device_properties()
     launches = softmaxes.softmax_launches('softmax_backward', 'float32', 5, width, 1, False, gpu)[0]
     assert len(launches) == 1 and 'grads[VECS_PER_THREAD]' in launches[0].src
