@@ -191,13 +191,17 @@ def pytest_collection_modifyitems(config, items):
 
 
 def mark_other_orders(items):
-    "Mark cases of `one_order` tests `exhaustive` in all but one order: the first of case 0, the second of case 1, ..."
+    """Mark cases of `one_order` tests `exhaustive` in all but one order: the first of case 0, the second of case 1, ...
+    A test with no other parameter has one case; the length of its name is the number of its order"""
     cases_of_test = {}  # test -> its cases, without the order
     for item in (item for item in items if item.get_closest_marker('one_order')):
-        order, cases = item.callspec.params['order'], cases_of_test.setdefault(item.nodeid.partition('[')[0], [])
+        if not (order := getattr(item, 'callspec', None) and item.callspec.params.get('order')): continue
+        test = item.nodeid.partition('[')[0]
+        cases = cases_of_test.setdefault(test, [])
         case = item.callspec.id.replace(order, '')
         if case not in cases: cases.append(case)
-        if cases.index(case) % len(ORDERS) != ORDERS.index(order): item.add_marker('exhaustive')
+        number = cases.index(case) if len(item.callspec.params) > 1 else len(test)
+        if number % len(ORDERS) != ORDERS.index(order): item.add_marker('exhaustive')
 
 
 def deselect_exhaustive(config, items):

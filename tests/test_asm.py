@@ -230,7 +230,7 @@ BULK = """__global__ void k(char *x, int n) {
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize('arch', ['sm_75', 'sm_80', 'sm_90', 'sm_100', 'sm_120'])
+@pytest.mark.parametrize('arch', [*map(mark_exhaustive, ['sm_75', 'sm_80', 'sm_100']), 'sm_90', 'sm_120'])
 def test_tensor_cores(arch):
     assert sass(WMMA, arch=arch).count()['tensor'] >= 2 and ptx(WMMA, arch=arch).count()['tensor'] == 1
 

@@ -6,6 +6,7 @@ from pathlib import Path
 import cloudpickle
 import pytest
 import torch
+from exhaustive import mark_exhaustive
 from gridstride import ring
 from gridstride.cpp import cuda_kernel, on_emulator
 from gridstride.diagnostics.errors import RacecheckError
@@ -150,8 +151,8 @@ class Overlapped:
 
 
 @pytest.mark.parametrize('is_gather, ranks, sizes, chunks', (
-    (True, 2, (72, 72, 200), 2), (True, 4, (64, 64, 328), 3), (False, 2, (136, 72, 64), 2),
-    (False, 2, (64, 136, 72), 1)))
+    (True, 2, (72, 72, 200), 2), mark_exhaustive((True, 4, (64, 64, 328), 3)), (False, 2, (136, 72, 64), 2),
+    mark_exhaustive((False, 2, (64, 136, 72), 1))))
 def test_overlapped_product_on_emulated_devices(is_gather, ranks, sizes, chunks):
     rng = torch.Generator().manual_seed(0)
     with on_emulator(), ring.devices(2*ranks) as gpus:
@@ -162,13 +163,13 @@ def test_overlapped_product_on_emulated_devices(is_gather, ranks, sizes, chunks)
 @pytest.mark.parametrize('is_gather, correct, wrong', (
     (False, 'wait_arrival(state.arrived + other*MAX_COPIES + chunk, round, other, watch);', ';'),
     (False, '__syncwarp();\n            } else', '} else'),
-    (False, 'earlier != warps - 1', 'earlier != warps - 2'),
+    mark_exhaustive((False, 'earlier != warps - 1', 'earlier != warps - 2')),
     (False, 'atom.acq_rel.gpu', 'atom.relaxed.gpu'),
     (False, 'store_release(state.complete + chunk, (u32)state.round)',
      'state.complete[chunk] = (u32)state.round'),
-    (True, 'wait_arrival(state.arrived + source*MAX_COPIES + arrived, round, source, watch);', ''),
+    mark_exhaustive((True, 'wait_arrival(state.arrived + source*MAX_COPIES + arrived, round, source, watch);', '')),
     (True, 'arrived < chunks && (arrived == 0', 'arrived < 1 && (arrived == 0'),
-    (True, 'store_release((u32 *)started[p] + rank, round)', '*((u32 *)started[p] + rank) = round')))
+    mark_exhaustive((True, 'store_release((u32 *)started[p] + rank, round)', '*((u32 *)started[p] + rank) = round'))))
 def test_missing_order_is_a_race(is_gather, correct, wrong, monkeypatch):
     original, begin_source = overlap.overlap_source, begin_round_source()
     def broken_source(*args): return original(*args).replace(correct, wrong)

@@ -585,6 +585,7 @@ def neighbours(wrong=0, cluster=(4,1,1), grid=(8,2,1), checks=True):
     x = x.view(n, 32)
     return out.equal(x[block((rank-1)%many)].flip(1)*1000 + x[block((rank+2)%many)])
 
+@pytest.mark.one_order
 @pytest.mark.slow
 @pytest.mark.parametrize('cluster,grid',
     [((2,1,1),(4,1,1)), ((4,1,1),(8,2,1)), ((2,2,1),(4,4,1)), ((1,2,2),(3,2,4)), ((8,1,1),(8,1,1)), ((1,1,1),(3,1,1))])
@@ -658,6 +659,7 @@ def test_a_block_that_spins_lets_the_others_run(order):
         compiled(CLUSTERS, checks).spinning[2,32](out)
         assert out.tolist()==[1]*32+[2]*32
 
+@pytest.mark.one_order
 @pytest.mark.slow
 def test_the_block_at_fault_is_named(order):
     for checks in True,False:
@@ -1100,6 +1102,7 @@ def ring(wrong=0, h=64, k=200, checks=True):
     m,n = m.double(),n.double()
     return out[:,:27],m@n.t(),(m.abs()@n.abs().t())*2**-24*(k//16+2)     # each wgmma rounds once
 
+@pytest.mark.one_order
 @pytest.mark.slow
 @pytest.mark.parametrize('h,k', [(64,64), (1,8), (65,200), (200,392)])
 def test_a_ring_with_a_producer_and_consumers(h, k, order):
@@ -1107,6 +1110,7 @@ def test_a_ring_with_a_producer_and_consumers(h, k, order):
         out,want,may = ring(0, h, k, checks)
         assert ((out-want).abs() <= may).all()
 
+@pytest.mark.one_order
 @pytest.mark.parametrize('wrong,want,marks', [
     (1, 'racecheck|initcheck', ('wgmma','tensor_load')),
     (2, 'racecheck|synccheck|initcheck', ('wgmma','tensor_load','wait')),
@@ -1192,6 +1196,7 @@ def shared_stages(consumers, early, source=SHARED_STAGES, times=1):
 @pytest.mark.parametrize('consumers', [1,2,3,5])
 def test_stages_that_several_warpgroups_multiply(consumers, order): shared_stages(consumers, 0)
 
+@pytest.mark.one_order
 @pytest.mark.parametrize('consumers,early', [(1,1), (2,1), (2,2), (2,3), (3,1), (3,2), (3,4), (3,6), (3,7), (5,16)])
 def test_each_warpgroup_must_have_read_a_stage(consumers, early, order):
     with finding('racecheck engine_has_read|racecheck engine_reads') as e: shared_stages(consumers, early)
@@ -1268,12 +1273,12 @@ def test_without_its_wait_a_warpgroup_takes_the_stages_of_another_tile(order):
 
 @pytest.mark.slow
 @pytest.mark.one_order
-@pytest.mark.parametrize('tile', [(64,64,4), (64,128,1)])
+@pytest.mark.parametrize('tile', [((64,64,4),), mark_exhaustive(((64,128,1),))])
 def test_float32_by_tensor_cores(tile, order): assert right(Bf16x6(*tile), 70, 131, 101, torch.float32)
 
 @pytest.mark.slow
 @pytest.mark.one_order
-@pytest.mark.parametrize('early', [0,1])
+@pytest.mark.parametrize('early', [0,mark_exhaustive(1)])
 def test_one_consumer_of_a_cluster_gives_stages_back_early(early, order):
     wait = '                wgmma_wait<0>();\n                fence_accumulators(d);\n'
     back = '                if (threadIdx.x%128 < 2) barrier_arrive_at(empty + 8*s, threadIdx.x%128);\n'

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from exhaustive import some
 import test_cpp_programs
 from gridstride.cpp.toolchain import build, compilers
 from gridstride.cpp.toolchain.build import CompileError
@@ -152,6 +153,6 @@ def test_clang_reports_the_same_uses(monkeypatch):
 
 @pytest.mark.slow
 @pytest.mark.skipif(not shutil.which('nvcc'), reason='nvcc is not here')
-@pytest.mark.parametrize('name', ['implicit constructor', 'overload int', 'functor'])
+@pytest.mark.parametrize('name', some(['overload int', 'implicit constructor', 'functor'], 3))
 def test_the_record_is_what_nvcc_says(name):
     assert sources.verdict(sources.SOURCES[name]) == NVCC[name]['nvcc']

@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
+from exhaustive import mark_exhaustive
 from found import finding
 
 from gridstride import cpp, load_cuda
@@ -465,7 +466,7 @@ def run(module, name, *args, devices=2, seconds=20):
 
 
 @pytest.mark.parametrize('how', ['as_threads', 'as_processes'])
-@pytest.mark.parametrize('ranks', [2, 3, pytest.param(8, marks=pytest.mark.exhaustive)])
+@pytest.mark.parametrize('ranks', [2, *map(mark_exhaustive, [3, 8])])
 def test_collectives(how, ranks, module, leaves_nothing):
     assert run(module, how, -1, devices=ranks) == int('10'*ranks)      # 10 right results per rank
 

@@ -4,6 +4,7 @@ from functools import partial
 
 import pytest
 import torch
+from exhaustive import mark_exhaustive, some
 from gridstride.kernels import argmax, autocast, histogram, scan, sum, transpose
 from gridstride.kernels.memory import operators, multistage_sum, source
 from gridstride.kernels.ladder.rung import H100, Device
@@ -94,7 +95,7 @@ def names(calls): return [c.name for c in calls[0]]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize('n', [2**12 + 7, 2**13])
+@pytest.mark.parametrize('n', [2**12 + 7, mark_exhaustive(2**13)])
 def test_several_blocks_share_a_row(n, small):
     x = elements((2, n))
     problem = 'float32', 2, n, 4, operators.current_device_properties()
@@ -165,7 +166,7 @@ def test_rows_that_begin_anywhere_are_loaded_by_vectors(dtype, width):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize('dtype,width', [('float16', 70), ('float32', 36), ('uint8', 333), ('int32', 3)])
+@pytest.mark.parametrize('dtype,width', some([('float16', 70), ('float32', 36), ('uint8', 333), ('int32', 3)], 2))
 def test_many_short_rows_share_blocks(dtype, width):
     "Rows that begin at any element, and rows of whole vectors; the last block has fewer rows"
     for first, columns in ((1, width), (0, width//16*16)):

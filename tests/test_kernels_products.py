@@ -373,7 +373,7 @@ MOST = [dict(has_bias=True, activation='gelu', save='grad'), dict(has_multiplier
 
 @pytest.mark.slow
 @pytest.mark.parametrize('tile,more', [(TILES[0], MOST[0]), mark_exhaustive((TILES[0], MOST[1])),
-                                       *zip(TILES[5:7], MOST[2:]),
+                                       (TILES[5], MOST[2]), mark_exhaustive((TILES[6], MOST[3])),
                                        *some([(o, dict(layout='nn', count=4)) for o in BATCH_TILES], 7, 3)],
                          ids=str)
 def test_the_compiler_spills_nothing(tile, more):

@@ -295,7 +295,7 @@ def test_bulk_copies_load_a_matrix_if_x_leaves_space_for_them():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize('h,w,k', [(1, 8, 16), (3, 37, 1040), (8, 20, 272)])
+@pytest.mark.parametrize('h,w,k', [mark_exhaustive((1, 8, 16)), (3, 37, 1040), (8, 20, 272)])
 def test_a_product_of_few_rows_of_integers(h, w, k):
     "Sums are exact, so what is left is the rounding to bfloat16, and those of two products in float32"
     (m, a), (n, b) = symmetric(weights(h, k), 8)[:2], symmetric(matrix('float32', w, k), 8)[:2]

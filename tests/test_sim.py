@@ -12,7 +12,8 @@ from found import finding, saying
 from sim_cases import *
 
 ORDERS = ['forward', 'reverse', 'shuffle']
-pytestmark = pytest.mark.filterwarnings('error::gridstride.diagnostics.errors.SameValueRace')  # a warning is one
+pytestmark = [pytest.mark.one_order,
+              pytest.mark.filterwarnings('error::gridstride.diagnostics.errors.SameValueRace')]  # a warning is one
 
 @pytest.fixture(params=ORDERS, autouse=True)
 def order(request):

@@ -144,6 +144,7 @@ MLIR_ERRORS = {
 }
 
 
+@pytest.mark.one_order
 @pytest.mark.parametrize('program', judge.PROGRAMS[:-1])
 def test_programs_give_what_numba_gives_on_a_gpu(program):
     with warnings.catch_warnings():
@@ -227,6 +228,7 @@ def count_up(a):
     while a[0] < 3000: a[0] += 1
 
 
+@pytest.mark.one_order
 @pytest.mark.parametrize('checks', ['all', 'memcheck', 'none'])
 def test_a_loop_whose_own_stores_end_it_is_not_a_deadlock(checks):
     a = ints(1)

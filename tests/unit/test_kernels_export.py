@@ -6,6 +6,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
+from exhaustive import some
 from gridstride import kernels
 from gridstride.cpp import cuda_kernel
 from gridstride.cpp.toolchain.cache import build
@@ -218,7 +219,7 @@ constexpr bool m_transposed = %s, n_transposed = %s;
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize('layout', ['nn', 'tn', 'nt', 'tt'])
+@pytest.mark.parametrize('layout', some(['nn', 'tn', 'tt', 'nt'], 2, first=1))
 def test_the_programs_find_each_number_that_is_wrong(layout):
     "Right ones are within the bound; some that are a few of its units off are counted, and the first is reported"
     text = (Path(export.__file__).parent/'main.cuh').read_text()

@@ -9,7 +9,7 @@ from gridstride.kernels.gemm import skinny
 from gridstride.kernels.ladder.rung import H100, current_device_properties
 from gridstride.kernels.gemm.skinny import MAX_SHARED_BYTES, SMALL, SKINNY, SKINNY_TN
 from gridstride.utils import cdiv
-from exhaustive import some
+from exhaustive import mark_exhaustive, some
 
 
 @pytest.fixture(autouse=True)
@@ -29,7 +29,8 @@ def right(f, h, w, k):
 
 @pytest.mark.slow
 @pytest.mark.parametrize('shape',
-    [(1, 1, 1), (37, 10, 68), (100, 3, 30), (9, 16, 129), (33, 5, 1000), (3, 32, 7), (66, 13, 258)])
+    [(1, 1, 1), (37, 10, 68), (33, 5, 1000), (3, 32, 7),
+     *map(mark_exhaustive, [((100, 3, 30),), ((9, 16, 129),), ((66, 13, 258),)])])
 def test_thin_products(shape):
     right(SKINNY, *shape)
     right(SKINNY_TN, *shape)
@@ -40,7 +41,8 @@ def test_small_products(shape): right(SMALL, *shape)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize('shape', [(260, 10, 784), (513, 1, 100), (301, 12, 36), (257, 20, 800)])
+@pytest.mark.parametrize('shape', [
+    (260, 10, 784), (257, 20, 800), *map(mark_exhaustive, [((513, 1, 100),), ((301, 12, 36),)])])
 def test_whole_rows_by_bulk_copies(shape):
     assert SKINNY.launch_plan(*shape, current_device_properties()).calls[0].name == 'skinny_rows'
     right(SKINNY, *shape)
@@ -95,7 +97,7 @@ def test_many_columns_go_to_the_tensor_cores(i, shape, terms_anywhere):
 @pytest.mark.slow
 @pytest.mark.parametrize('i,shape', some([*enumerate([
     (641, 32, 784), (301, 13, 788), (1041, 16, 768), (200, 21, 896), (8, 31, 836), (77, 24, 772), (150, 16, 1568),
-    (1641, 32, 256), (700, 17, 388), (130, 32, 1120), (70, 14, 1792)])], 3, first=1))
+    (1641, 32, 256), (700, 17, 388), (130, 32, 1120), (70, 14, 1792)])], 6, first=1))
 def test_warps_share_the_k_of_whole_rows(i, shape, terms_anywhere):
     "A ring that goes round, a last stage of fewer rows or none, parts of k that differ, teams that take turns"
     assert SKINNY.launch_plan(*shape, current_device_properties()).calls[0].name == 'skinny_stages'
