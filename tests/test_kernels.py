@@ -566,7 +566,7 @@ def test_a_recorded_ladder_belongs_to_its_kernels(measured, monkeypatch, tmp_pat
     monkeypatch.delenv('GRIDSTRIDE_RECORD')
     monkeypatch.setattr(Ladder, '_measure', lambda self, r: (_ for _ in ()).throw(Unavailable('no GPU')))
     l = Ladder(tiled(), record='99_ladder', folder=tmp_path)
-    assert l['tiled'].fields == {**Step((1, 1, 1)).fields, **figures(tiled())} and 'recorded' in l['tiled'].mark
+    assert l['tiled'].fields == {**Step((1, 1, 1)).fields, **figures(tiled())} and 'recorded' in l['tiled'].provenance
     assert '[recorded' in repr(l)
     assert sorted(p.name for p in tmp_path.iterdir()) == ['99_ladder_tiled.json', '99_ladder_two_words.json']
     wider = SRC.replace('ns[BK][BN]', 'ns[BK][BN+1]')
@@ -574,7 +574,7 @@ def test_a_recorded_ladder_belongs_to_its_kernels(measured, monkeypatch, tmp_pat
         with pytest.raises(Unavailable, match='other arguments'): l.add_step(other)
     assert len(l) == 1
     commented = SRC.replace('ns[BK][BN];', 'ns[BK][BN]; // both tiles\n    /* of a\n    block */')
-    assert commented != SRC and 'recorded' in l.add_step(tiled(commented))['tiled'].mark
+    assert commented != SRC and 'recorded' in l.add_step(tiled(commented))['tiled'].provenance
 
 
 def test_counters_that_cannot_be_read_here_are_those_recorded(measured, monkeypatch, tmp_path, capsys):
@@ -585,7 +585,7 @@ def test_counters_that_cannot_be_read_here_are_those_recorded(measured, monkeypa
     monkeypatch.setattr(Ladder, '_measure', lambda self, r: without)
     monkeypatch.delenv('GRIDSTRIDE_RECORD')
     l = Ladder(tiled(), record='99_ladder', folder=tmp_path)
-    assert l[0].counters == figures(tiled())['counters'] and l[0].mark == ''
+    assert l[0].counters == figures(tiled())['counters'] and l[0].provenance == ''
     assert re.fullmatch('its counters: recorded .*', *l[0].warnings)
     claim('sectors', 3, l[0].counters['sectors'], 4)
     assert (capsys.readouterr().out.splitlines()[-1]

@@ -77,7 +77,7 @@ def test_a_recorded_ladder_belongs_to_its_source_and_shape(tmp_path, monkeypatch
     made = Made(naive(), record='99_made', folder=tmp_path)
     monkeypatch.delenv('GRIDSTRIDE_RECORD')
     again = Elsewhere(naive(), record='99_made', folder=tmp_path)
-    assert again['naive'].tflops == pytest.approx(made['naive'].tflops) and 'recorded' in again['naive'].mark
+    assert again['naive'].tflops == pytest.approx(made['naive'].tflops) and 'recorded' in again['naive'].provenance
     assert '[recorded' in repr(again)
     with pytest.raises(Unavailable, match='another source'): again.add_step(naive().variant(BM=16))
     with pytest.raises(Unavailable, match='other arguments'):

@@ -123,7 +123,7 @@ __device__ void read_eight(float (&x)[8], const float *operand, int line, int id
 }
 
 // Stores the three terms of eight elements: each is the rounded remainder after the previous terms
-__device__ void write_eight(float (&x)[8], __nv_bfloat16 *to, int term_stride) {
+__device__ void write_eight(float (&x)[8], __nv_bfloat16 *dst, int term_stride) {
     #pragma unroll
     for (int p = 0; p < 3; p++) {
         alignas(16) __nv_bfloat162 term[4];
@@ -133,7 +133,7 @@ __device__ void write_eight(float (&x)[8], __nv_bfloat16 *to, int term_stride) {
             x[2*i] -= __low2float(term[i]);
             x[2*i+1] -= __high2float(term[i]);
         }
-        *(uint4 *)(to + p*term_stride) = *(uint4 *)term;     // one store of 16 bytes
+        *(uint4 *)(dst + p*term_stride) = *(uint4 *)term;     // one store of 16 bytes
     }
 }
 
@@ -215,11 +215,12 @@ multiply_terms(const __nv_bfloat16 *A_terms, const __nv_bfloat16 *B_terms, const
             asm volatile("griddepcontrol.wait;" ::: "memory");       // until the terms are stored
             for (int c = 0; c < chunks; c++) {
                 int s = c%STAGES;
-                __nv_bfloat16 *to = ring + s*(CHUNK_A+CHUNK_B);
+                __nv_bfloat16 *dst = ring + s*(CHUNK_A+CHUNK_B);
                 if (c >= STAGES) while (!barrier_completed(address(empty+s), (c/STAGES-1)&1));
                 barrier_expect(address(full+s), 2*(CHUNK_A+CHUNK_B));
-                bulk_copy(address(to), A_terms + ((size_t)tr*all_chunks + begin+c)*CHUNK_A, 2*CHUNK_A, address(full+s));
-                bulk_copy(address(to+CHUNK_A), B_terms + ((size_t)tc*all_chunks + begin+c)*CHUNK_B, 2*CHUNK_B,
+                bulk_copy(address(dst), A_terms + ((size_t)tr*all_chunks + begin+c)*CHUNK_A, 2*CHUNK_A,
+                          address(full+s));
+                bulk_copy(address(dst+CHUNK_A), B_terms + ((size_t)tc*all_chunks + begin+c)*CHUNK_B, 2*CHUNK_B,
                           address(full+s));
             }
         }
@@ -255,8 +256,8 @@ multiply_terms(const __nv_bfloat16 *A_terms, const __nv_bfloat16 *B_terms, const
     if (warp < CONSUMERS)
         #pragma unroll
         for (int i = 0; i < BN/2; i += 2) {
-            float *to = tile + (warp*16 + lane/4 + i/2%2*8)*LINE + i/4*8 + lane%4*2;
-            *(float2 *)to = make_float2(sum[i], sum[i+1]);
+            float *dst = tile + (warp*16 + lane/4 + i/2%2*8)*LINE + i/4*8 + lane%4*2;
+            *(float2 *)dst = make_float2(sum[i], sum[i+1]);
         }
     cluster_sync();
     // each block reduces a part of the rows, always in the same order

@@ -395,9 +395,9 @@ small_src = r'''
 constexpr int THREADS = BM/TM*(BN/TN), COLS = BN/TN;
 
 // Copies x[r][c] of a matrix of M x N elements; zero if it is out of bounds
-__device__ void copy_one(float *to, const float *x, int r, int c, int M, int N) {
+__device__ void copy_one(float *dst, const float *x, int r, int c, int M, int N) {
     bool in_bounds = r < M && c < N;
-    copy_async<4>(address(to), in_bounds ? x + (size_t)r*N + c : x, in_bounds);
+    copy_async<4>(address(dst), in_bounds ? x + (size_t)r*N + c : x, in_bounds);
 }
 
 __global__ void __launch_bounds__(THREADS) small(const float *A, const float *B, float *C, int M, int N, int K) {

@@ -442,8 +442,8 @@ tile_order_changes = {'''
     int row = blockIdx.y*BM, col = blockIdx.x*BN;
 ''': '''
     // Bands of GROUP tile rows, column-major within a band: concurrent blocks share rows and columns in L2
-    int wide = gridDim.x, id = blockIdx.y*wide + blockIdx.x, top = id/(GROUP*wide)*GROUP;
-    int rows = min(GROUP, (int)gridDim.y - top), i = id%(GROUP*wide);
+    int tile_cols = gridDim.x, id = blockIdx.y*tile_cols + blockIdx.x, top = id/(GROUP*tile_cols)*GROUP;
+    int rows = min(GROUP, (int)gridDim.y - top), i = id%(GROUP*tile_cols);
     int row = (top + i%rows)*BM, col = i/rows*BN;
 '''}
 

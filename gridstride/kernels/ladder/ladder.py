@@ -158,9 +158,9 @@ class Step:
     the speedup over the library, `low` and `high` are its confidence interval, `seconds` and `library` are the times
     of both"""
 
-    def __init__(self, shape, mark='', **fields):
+    def __init__(self, shape, provenance='', **fields):  # provenance: the GPU and the date of a recording
         self.shape = tuple(shape)
-        self.mark = mark
+        self.provenance = provenance
         self.fields = {**STEP_DEFAULTS, **fields}
 
     def __getattr__(self, name):
@@ -186,11 +186,11 @@ class Step:
     @property
     def made_on(self) -> str:
         "The GPU of the measurement: this one, or that of the recording, with its date"
-        return self.mark.partition(' (')[0] or (machine()['gpu'] or '')
+        return self.provenance.partition(' (')[0] or (machine()['gpu'] or '')
 
     def __repr__(self):
-        mark = f' [{self.mark}]' if self.mark else ''
-        return f'{self.name}: {self.tflops:.3g} TFLOP/s, {self.ratio:.0%} of the library{mark}'
+        note = f' [{self.provenance}]' if self.provenance else ''
+        return f'{self.name}: {self.tflops:.3g} TFLOP/s, {self.ratio:.0%} of the library{note}'
 
 
 @contextmanager
@@ -322,8 +322,8 @@ class Ladder:
         def measure():
             return Step(self.shape, **self._add_recorded_counters(rung, self._measure(rung)))
 
-        def from_fields(fields, mark):
-            return Step(self.shape, mark, **fields)
+        def from_fields(fields, provenance):
+            return Step(self.shape, provenance, **fields)
 
         step = (
             recorded(
@@ -444,8 +444,8 @@ class Ladder:
         "Return the lines below the table: warnings, a remark on local memory, and the machines of recordings"
         warnings = [f'warning for {step.name}: {warning}' for step in self.steps for warning in step.warnings]
         local_memory_note = ['* register spills to local memory'] if any(step.local for step in self.steps) else []
-        marks = dict.fromkeys(step.mark for step in self.steps if step.mark)
-        return '\n'.join([*warnings, *local_memory_note, *(f'[{mark}]' for mark in marks)])
+        provenances = dict.fromkeys(step.provenance for step in self.steps if step.provenance)
+        return '\n'.join([*warnings, *local_memory_note, *(f'[{provenance}]' for provenance in provenances)])
 
     def _previous_step(self, step, side_branches):
         "Return the last step before this one that is not a side branch; None if there is none"
@@ -532,7 +532,7 @@ class Ladder:
                 **step.fields,
                 'tflops': step.tflops,
                 'library_tflops': step.library_tflops,
-                **({'mark': step.mark} if step.mark else {}),
+                **({'provenance': step.provenance} if step.provenance else {}),
             }
             for step in self.steps
         ]

@@ -95,7 +95,14 @@ class LessonLadder:
         print(f'{step.registers} registers per thread, occupancy {step.occupancy:.0%}{tensor_busy}')
         _print_guess(guess, next(iter(speedups), None) if speedups else None)
         for name, (low, high) in (speedups or {}).items():
-            claim(f'{rung.name}, speedup over {name}', low, self._speedup_over(step, name), high, 'x', mark=step.mark)
+            claim(
+                f'{rung.name}, speedup over {name}',
+                low,
+                self._speedup_over(step, name),
+                high,
+                'x',
+                mark=step.provenance,
+            )
         self._compare_with_paper(step, wavefronts, tolerance)
 
     def _speedup_over(self, step, name):
@@ -115,7 +122,7 @@ class LessonLadder:
             f'{instructions:.2f} instructions; these allow {self.bound(counted_wavefronts, instructions):.1f} TFLOP/s'
         )
         low, high = (1 - tolerance) * wavefronts, (1 + tolerance) * wavefronts
-        claim(f'wavefronts per {self.unit}', low, counted_wavefronts, high, mark=step.mark)
+        claim(f'wavefronts per {self.unit}', low, counted_wavefronts, high, mark=step.provenance)
 
     def __getitem__(self, name):
         "Return the `Step` of a rung"
@@ -291,8 +298,8 @@ def count_kinds(
             raise Unavailable(str(e)) from None
         return {name: counts for name, (counts, _) in loops.items()}, next(iter(loops.values()))[1]
 
-    def from_recording(data, mark):
-        return data, f'{mark.partition(" (")[0]}'
+    def from_recording(data, provenance):
+        return data, provenance.partition(' (')[0]
 
     sources = [kernel.src for kernel in rungs]
     counts, compiler_name = recorded(record, count_loops, *sources, save=lambda result: result[0], load=from_recording)

@@ -240,6 +240,6 @@ def layouts_to_json(layouts) -> dict:  # name -> rows of 32 integers, each as on
     }
 
 
-def layouts_from_json(data, mark='') -> dict:  # name -> array of integers, with one axis
-    "Convert the result of `layouts_to_json` to arrays; `recorded` passes `mark`, which is not used"
+def layouts_from_json(data, provenance='') -> dict:  # name -> array of integers, with one axis
+    "Convert the result of `layouts_to_json` to arrays; `recorded` passes `provenance`, which is unused"
     return {name: np.array([int(value) for row in rows for value in row.split()]) for name, rows in data.items()}

@@ -130,7 +130,7 @@ class HopperLadder(Ladder):
         busy = f'tensor cores busy in {step.counters["tensor"]:.0f}% of cycles'
         print(f'DRAM: {dram_bytes / 1e9:.1f} GB, {rates[1]}; {busy}')
         # The fraction is below 1 if the L2 coalescer merges requests.
-        claim('bytes from L2, counted / calculated', 0.7, l2_bytes / expected_bytes, 1.1, mark=step.mark)
+        claim('bytes from L2, counted / calculated', 0.7, l2_bytes / expected_bytes, 1.1, mark=step.provenance)
         return step
 
     def table(self, side_branches=(), omit='SM clock') -> Table:
