@@ -49,8 +49,8 @@ def slowest_rank_scores(owners, ranks):
 @problem(
     'ring_attention.idle',
     cases=[
-        dict(kind=kind, ranks=ranks, each=each)
-        for kind, ranks, each in (
+        dict(kind=kind, ranks=ranks, rows=rows)
+        for kind, ranks, rows in (
             ('all of one', 1, 5),
             ('uneven', 3, 2),
             ('contiguous', 2, 3),
@@ -70,8 +70,8 @@ def slowest_rank_scores(owners, ranks):
         'The efficiency is the number of all scores, divided by `ranks` times the sum of the steps.',
     ],
 )
-def _(fn, rng, kind, ranks, each):
-    n = ranks * each
+def _(fn, rng, kind, ranks, rows):
+    n = ranks * rows
     owners = np.empty(n, int)
     for r in range(ranks):
         owners[ring.positions(kind if kind in ring.ORDERS else 'contiguous', n, ranks, r)] = r
@@ -122,9 +122,9 @@ def _is_message_hidden(rows, **case):
         )
     ],
     hints=[
-        'A step computes `each*each/2` scores per head, `4*d` FLOPs per score; its message has `2*kv_heads*d*each` '
+        'A step computes `rows*rows/2` scores per head, `4*d` FLOPs per score; its message has `2*kv_heads*d*rows` '
         'elements of 2 bytes.',
-        'Find the smallest integer `each` with `a*each**2 >= latency + b*each`. A quadratic has two roots; one is '
+        'Find the smallest integer `rows` with `a*rows**2 >= latency + b*rows`. A quadratic has two roots; one is '
         'negative.',
         '`(b + sqrt(b*b + 4*a*latency))/(2*a)`, rounded up. Rounding may move a root that is an integer: check its '
         'neighbours.',
