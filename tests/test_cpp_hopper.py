@@ -319,6 +319,41 @@ def test_what_an_unchecked_kernel_still_says():
     for wrong in 7,8:
         with finding('memcheck misaligned_operand', bytes=16): copies(wrong, checks=False)
 
+COUNTS = PTX + r'''
+__device__ void expect_more(const u64 *bar, int bytes) {
+    asm volatile("mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [%0], %1;" :: "r"(address(bar)), "r"(bytes));
+}
+__device__ void arrive_for(const u64 *bar, int count) {
+    asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0], %1;" :: "r"(address(bar)), "r"(count) : "memory");
+}
+__device__ void prefetch(const void *from, int bytes) {
+    asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" :: "l"(from), "r"(bytes));
+}
+__global__ void counts(int *out, int arrivals, int more, int bytes, int count, int from, int size) {
+    __shared__ u64 bar;
+    init(&bar, arrivals);
+    expect_more(&bar, more);
+    expect(&bar, bytes);
+    arrive_for(&bar, count);
+    prefetch(out + from, size);
+}
+'''
+LIMIT = 2**20-1
+
+@pytest.mark.parametrize('args,want,mark', [
+    ((LIMIT, 0, LIMIT, LIMIT-1, 4, 32), None, None), ((2, 1, LIMIT-1, 1, 0, 16), None, None),
+    ((LIMIT+1, 0, 0, 1, 0, 16), 'synccheck mbarrier_count', 'init'),
+    ((2, LIMIT+1, 0, 1, 0, 16), 'synccheck mbarrier_bytes', 'expect_more'),
+    ((2, 0, LIMIT+1, 1, 0, 16), 'synccheck mbarrier_bytes', 'expect'),
+    ((2, 1, LIMIT, 1, 0, 16), 'synccheck mbarrier_bytes', 'expect'),
+    ((2, 0, 0, 0, 0, 16), 'synccheck mbarrier_count', 'arrive_for'),
+    ((2, 0, 0, 1, 1, 16), 'memcheck misaligned_operand', 'prefetch'),
+    ((2, 0, 0, 1, 0, 8), 'memcheck bulk_bytes', 'prefetch')])
+def test_ranges_of_counts(args, want, mark):
+    call = lambda: compiled(COUNTS)[1,1](torch.zeros(64, dtype=torch.int32), *args)
+    if want: raises(want, COUNTS, mark, call)
+    else: call()
+
 def stores(wrong):
     out = torch.zeros(68, dtype=torch.int32)
     compiled(MISTAKES).take[1,64](out, wrong)

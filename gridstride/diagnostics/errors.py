@@ -409,7 +409,8 @@ ALWAYS_REPORTED = dict(
     synccheck='grid_diverged endless_wait blocks_wait deadlock mutual_deadlock warp_diverged '
     'lane_elsewhere deadlock_on_flag ranks_missing ranks_disagree process_missing '
     'different_calls caller_not_in_mask arrives_twice waits_unarrived no_such_barrier '
-    'barrier_threads no_mbarrier mbarrier_count too_many_arrive different_descriptors tensor_addresses not_resident '
+    'barrier_threads no_mbarrier mbarrier_count mbarrier_bytes too_many_arrive different_descriptors '
+    'tensor_addresses not_resident '
     'not_cooperative programs_wait',
 )
 

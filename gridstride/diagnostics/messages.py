@@ -701,9 +701,27 @@ MESSAGES = {
     ('synccheck', 'mbarrier_count'): Message(
         "an mbarrier's arrival count must be between 1 and 2^20 - 1", _SET_ARRIVAL_COUNT
     ),
+    ('synccheck', 'mbarrier_bytes'): Message(
+        'an mbarrier must not expect more than 2^20 - 1 bytes at a time, but this one expects {bytes}',
+        'Pass the number of bytes that the copies of this phase write.',
+    ),
     ('synccheck', 'too_many_arrive'): Message(
         'more than {count} arrivals at an mbarrier in one phase: line {init_line} set its arrival count to {count}',
         _SET_ARRIVAL_COUNT,
+    ),
+    # setmaxnreg; `counts`: the registers per thread that the warpgroups own or request, as a sum
+    ('synccheck', 'too_few_registers'): Message(
+        'deadlock: setmaxnreg.inc waits for registers that no thread releases: the warpgroups request {counts} per '
+        'thread, {needed} for the block, but its launch bounds give it {available} ({per_thread} per thread)',
+        'Request fewer in setmaxnreg.inc, or release more by setmaxnreg.dec in the other warpgroups.',
+    ),
+    ('synccheck', 'setmaxnreg_skipped'): Message(
+        'warp {warp} does not execute this setmaxnreg, but all warps of a warpgroup must execute the same one',
+        'Let all four warps of the warpgroup execute it, also those that have nothing else to do.',
+    ),
+    ('synccheck', 'setmaxnreg_direction'): Message(
+        '{operation} to {registers} registers per thread, but the thread has {before}',
+        'Use setmaxnreg.inc to request registers, and setmaxnreg.dec to release them.',
     ),
     ('synccheck', 'not_resident'): Message(
         'deadlock: this block waits for blocks that have not started: {resident} of the {blocks} blocks are resident, '
@@ -1146,6 +1164,7 @@ PHRASES = {
     'for_wgmma': 'for a wgmma that not all four warps of its warpgroup have issued',
     'for_tensor_memory': 'for {columns} columns of tensor memory, of which {used} are allocated',
     'for_tensor_pair': 'for the other block of its pair to allocate tensor memory',
+    'for_registers': 'for registers (setmaxnreg.inc)',
     # what is missing between two uses of tensor memory
     'not_committed': 'no tcgen05.commit follows it',
     'commit_not_awaited': 'this thread has not waited for its tcgen05.commit',

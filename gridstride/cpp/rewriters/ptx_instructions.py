@@ -242,7 +242,10 @@ _CALLS = [
             r'clusterlaunchcontrol\.query_cancel\.get_first_ctaid::([xyz])\.b32\.b128',
             lambda axis, d, response: f'{d} = ::gridstride::bit_cast<::gridstride::Canceled>({response}).{axis}',
         ),
-        (r'setmaxnreg\.(?:inc|dec)\.sync\.aligned\.u32', lambda n: f'::gridstride::ptx::set_registers<{n}>()'),
+        (
+            r'setmaxnreg\.(inc|dec)\.sync\.aligned\.u32',
+            lambda action, n: call_ptx(f'set_registers<{n}, {str(action == "inc").lower()}>'),
+        ),
         (r'mapa\.shared::cluster\.u32', lambda d, address, rank: call_ptx('mapa', d, address, rank)),
         (
             r'barrier\.cluster\.arrive(?:\.(?:release|relaxed))?(?:\.aligned)?',
@@ -251,7 +254,11 @@ _CALLS = [
         (r'barrier\.cluster\.wait(?:\.acquire)?(?:\.aligned)?', lambda: '::gridstride::cluster_wait(__LINE__)'),
         (r'elect\.sync', lambda d, p, mask: call_ptx('elect', d, p, mask)),
         (r'prefetch\.tensormap|prefetch\.global\.L[12]|prefetchu\.L1|discard\.global\.L2', lambda *operands: ''),
-        (r'cp\.async\.bulk\.prefetch\..*', lambda *operands: ''),
+        (
+            r'cp\.async\.bulk\.prefetch\.L2\.global(?:\.L2::cache_hint)?',
+            lambda src, bytes, *policy: call_ptx('bulk_prefetch', src, bytes),
+        ),
+        (r'cp\.async\.bulk\.prefetch\.tensor\..*', lambda *operands: ''),
         (
             r'cp\.async\.mbarrier\.arrive(\.noinc)?(?:\.shared)?\.b64',
             lambda noinc, barrier: (

@@ -54,7 +54,11 @@ def _rewrite_launch_bounds(edits):
             raise code.error(NotEmulated, f'{message}: declare them in the function that uses them', i)
         body = next((j for j in range(code.match[i + 1], len(code)) if code[j] in ('{', ';')), None)
         if body and code[body] == '{':
-            argument = code.text(range(i + 2, code.match[i + 1] if has_cluster_dims else code.find_stop(i + 2, (',',))))
+            stop = code.match[i + 1]
+            if not has_cluster_dims:  # the third argument, the maximum number of blocks per cluster, has no effect
+                comma = code.find_stop(i + 2, (',',))
+                stop = comma if comma == stop else code.find_stop(comma + 1, (',',))
+            argument = code.text(range(i + 2, stop))
             call = (
                 f'require_cluster_shape(dim3({argument}))' if has_cluster_dims else f'check_launch_bounds({argument})'
             )

@@ -104,6 +104,10 @@ void bulk_store(void *target, uint32_t source, uint32_t bytes, int line) {
     memcpy(target, shared, bytes);
 }
 
+void bulk_prefetch(const void *source, uint32_t bytes, int line) {
+    check_bulk_size(source, bytes, "cp.async.bulk.prefetch", line);
+}
+
 // Reports a copy in a mode that its tensor map, or its coordinates, do not allow.
 [[noreturn]] static void fail_mode(const char *part, const std::string &value, const char *allowed,
     int line) {

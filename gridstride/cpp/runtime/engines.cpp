@@ -39,7 +39,7 @@ void end_thread(Worker &w) {
     if (!detector.is_enabled) return;
     if (!w.leader->cluster.empty()) cluster_engines.cluster_releasing.join(detector.release());
     if (checks(racecheck)) require_no_requests_in_flight(current_requests());
-    if (w.num_live == 1) check_end_of_block(w), check_tensor_memory_at_end(w);
+    if (w.num_live == 1) check_end_of_block(w), check_tensor_memory_at_end(w), check_setmaxnreg_at_end(w);
 }
 void begin_engines(Worker &w) {
     if (!w.engines) return;

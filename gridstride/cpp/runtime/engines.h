@@ -60,6 +60,16 @@ struct Requests { // the requests of one thread to the engines
     const Barrier *tried_barrier = nullptr; // the mbarrier of its last unsuccessful try_wait
     uint32_t tried_phase = 0;
 };
+struct RegisterChange { // a setmaxnreg
+    bool increases;
+    unsigned registers;
+    int line;
+};
+struct RegisterPool { // the registers per thread of each warp
+    unsigned per_thread = 0; // at the launch; 0: unknown
+    unsigned owned[max_warps] = {}, requested[max_warps] = {};
+    std::vector<RegisterChange> changes[max_warps]; // also without launch bounds
+};
 struct Engines {
     std::unordered_map<uint32_t, Barrier> barriers; // by offset in shared memory
     std::vector<Requests> requests = std::vector<Requests>(max_threads);
@@ -72,6 +82,7 @@ struct Engines {
     SyncState cluster_releasing, cluster_released;
     // per thread of the cluster: 1 + the phase in which it arrived; 0 after it has waited
     std::vector<uint32_t> cluster_arrived_in;
+    RegisterPool registers;
     uint64_t num_canceled = 0;             // in a leader: the number of clusters that it has taken by try_cancel
     // Blackwell: see tensor_memory.h
     std::shared_ptr<TensorMemory> tensor;
@@ -95,6 +106,8 @@ void complete_phase_if_done(Barrier &);
 void require_own_block(uint32_t at, const char *operation, int line);
 // Records that a thread has waited for a tcgen05.commit
 void complete_commit(TensorPipe &, uint32_t commit);
+// Reports warps of a warpgroup that have not executed the same setmaxnreg instructions
+void check_setmaxnreg_at_end(Worker &);
 void end_thread(Worker &);
 void begin_engines(Worker &);
 }

@@ -269,7 +269,8 @@ Worker &this_worker() {
 }
 bool make_worker() { return this_worker().signal_stack; }
 
-void check_launch_bounds(unsigned threads) {
+void check_launch_bounds(unsigned threads, unsigned blocks) {
+    worker->bounds = {threads, blocks};
     if (unsigned(worker->num_threads) <= threads) return;
     // only one OS thread reports it
     if (!stops_launch.exchange(true))

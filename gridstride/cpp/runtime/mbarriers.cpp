@@ -51,13 +51,17 @@ static void describe_missing(const Barrier &b, Finding &f, const char *name) {
     f.add({{"phase", b.phase}, {"bytes", bytes < 0 ? -bytes : bytes}});
     if (counts_arrivals) f.add({{"missing", b.num_pending}, {"count", b.count}});
 }
+constexpr uint32_t max_mbarrier_count = (1u << 20) - 1; // of arrivals, and of expected bytes
+static void require_count(uint32_t count, int line) {
+    if (!count || count > max_mbarrier_count) fail(Code::mbarrier_count, {}, line);
+}
 void mbarrier_init(uint32_t address, uint32_t count, int line) {
     require_own_block(address, "mbarrier.init", line);
     char *word = shared_pointer(address, 8, "mbarrier.init", line);
     // This is a plain write, so that a use that is not ordered after it is a data race.
     report_access(word, 4, true, line);
     memcpy(word, &count, 4);
-    if (!count || count >= 1u << 20) fail(Code::mbarrier_count, {}, line);
+    require_count(count, line);
     engines_of(*worker).barriers[offset_of(address)] = {count, count, 0, 0, word, line, false, {}, {}, {}, {}};
 }
 void mbarrier_invalidate(uint32_t address, int line) {
@@ -75,11 +79,14 @@ void fence_proxy_async() {
     if (detector.is_enabled) detector.fence_proxy();
 }
 void mbarrier_expect(uint32_t address, uint32_t bytes, int line) {
-    barrier_at(address, "mbarrier.expect_tx", line).bytes += bytes;
+    Barrier &b = barrier_at(address, "mbarrier.expect_tx", line);
+    b.bytes += bytes;
+    if (b.bytes > max_mbarrier_count) fail(Code::mbarrier_bytes, {{"bytes", b.bytes}}, line);
 }
 uint64_t mbarrier_arrive(uint32_t address, uint32_t count, int line) {
     Barrier &b = barrier_at(address, "mbarrier.arrive", line);
     const uint64_t phase = b.phase;
+    require_count(count, line);
     if (count > b.num_pending)
         fail(Code::too_many_arrive, {{"count", b.count}, {"init_line", plain_line(b.line)}}, line);
     b.num_pending -= count;

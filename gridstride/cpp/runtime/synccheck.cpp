@@ -81,6 +81,7 @@ void Worker::report_wait_location() {
     end_launch();
 }
 void Worker::report_condition_deadlock(int thread_rank) {
+    if (condition[thread_rank].describe == describe_register_wait) report_missing_registers(thread_rank);
     if (!claim_finding(Code::deadlock, {})) end_launch();
     // static, because they are too large for a fiber's stack
     static Finding reason, other_reason;
@@ -107,6 +108,9 @@ void Worker::report_deadlock() {
     for (int i = 0; i < num_threads; i++)
         if (state[slot[i]] == in_warp) report_warp_deadlock(slot[i]);
     int waiting_rank = -1;
+    for (int i = 0; i < num_threads; i++)
+        if (state[slot[i]] == on_condition && condition[i].describe == describe_register_wait)
+            report_missing_registers(i);
     for (int i = 0; i < num_threads; i++)
         if (state[slot[i]] == on_condition &&
             (waiting_rank < 0 || (condition[waiting_rank].describe == describe_cluster_wait &&

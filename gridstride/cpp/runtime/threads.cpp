@@ -22,6 +22,7 @@ static int max_swaps = 1 << 30; // of the shuffled order; with few swaps, most t
 
 void Worker::prepare_threads(const Launch &l, uint32_t seed, int order) {
     launch = &l;
+    bounds = {};
     num_threads = int(l.block.x * l.block.y * l.block.z);
     for (int i = 0; i < num_threads; i++) {
         rank[i] = order == 1 ? num_threads - 1 - i : i;

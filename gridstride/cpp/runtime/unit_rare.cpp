@@ -15,3 +15,4 @@
 #include "transforms.cpp"
 #include "load_in_child.cpp"
 #include "modules.cpp"
+#include "registers.cpp"

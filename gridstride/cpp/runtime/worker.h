@@ -94,6 +94,9 @@ struct Worker {
     uint32_t first_block = 0;                      // index of the launch's block 0 among the blocks that run together
     uint64_t block = 0;                            // linear index in the grid
     uint3 block_index;
+    struct {
+        unsigned threads, blocks;                  // per block, and blocks per SM; 0: none
+    } bounds = {};                                 // __launch_bounds__
     // Threads. A slot is a position in the order in which they run; `rank` maps slots to ranks, `slot` ranks to slots.
     uint8_t state[max_threads];
     int rank[max_threads], slot[max_threads], line[max_threads];
@@ -216,6 +219,7 @@ struct Worker {
     [[noreturn]] void report_from_thread(int rank);
     [[noreturn]] void report_wait_location();
     [[noreturn]] void report_condition_deadlock(int rank);
+    [[noreturn]] void report_missing_registers(int rank);
     Fiber *take_fiber();
     void dynamic(const char *name, const Shape &);
     ~Worker();

@@ -56,10 +56,12 @@ enum Kind {
     X(synccheck, different_calls) X(synccheck, caller_not_in_mask) X(synccheck, arrives_twice) \
     X(synccheck, waits_unarrived) \
     X(synccheck, no_such_barrier) X(synccheck, barrier_threads) X(synccheck, no_mbarrier) \
-    X(synccheck, mbarrier_count) X(synccheck, too_many_arrive) X(synccheck, different_descriptors) \
+    X(synccheck, mbarrier_count) X(synccheck, mbarrier_bytes) X(synccheck, too_many_arrive) \
+    X(synccheck, different_descriptors) \
     X(synccheck, deadlock_on_flag) X(synccheck, ranks_missing) X(synccheck, ranks_disagree) \
     X(synccheck, process_missing) X(synccheck, not_resident) X(synccheck, not_cooperative) \
-    X(synccheck, tensor_addresses) \
+    X(synccheck, tensor_addresses) X(synccheck, too_few_registers) X(synccheck, setmaxnreg_skipped) \
+    X(synccheck, setmaxnreg_direction) \
     X(fencecheck, barrier_not_visible) X(fencecheck, no_proxy_fence) X(fencecheck, tensor_no_fence) \
     X(fencecheck, tensor_load_not_awaited) \
     X(launch_failed, empty) X(launch_failed, block_size) X(launch_failed, grid_size) X(launch_failed, cluster_size) \
@@ -83,6 +85,7 @@ enum Kind {
     X(phrase, surplus_bytes) X(phrase, missing_arrivals_and_bytes) \
     X(phrase, missing_bytes) X(phrase, missing_arrivals) \
     X(phrase, for_wgmma) X(phrase, for_tensor_memory) X(phrase, for_tensor_pair) \
+    X(phrase, for_registers) \
     X(phrase, not_committed) X(phrase, commit_not_awaited) X(phrase, load_without_wait) X(phrase, store_without_wait) \
     X(phrase, fence_before) X(phrase, fence_after) \
     X(phrase, lane_waits) X(phrase, lane_nonexistent) X(phrase, lane_returned) X(phrase, lane_at_other_call) \

@@ -214,6 +214,9 @@ template <class A, class B> void bulk_load(int line, A to, uint64_t from, uint32
     ::gridstride::bulk_load(
         window_address(to), reinterpret_cast<const void *>(from), bytes, window_address(bar), blocks, line);
 }
+inline void bulk_prefetch(int line, uint64_t from, uint32_t bytes) {
+    ::gridstride::bulk_prefetch(reinterpret_cast<const void *>(from), bytes, line);
+}
 template <class A> void bulk_store(int line, uint64_t to, A from, uint32_t bytes) {
     ::gridstride::bulk_store(reinterpret_cast<void *>(to), window_address(from), bytes, line);
 }
@@ -279,8 +282,9 @@ void multiply_tensors_as(int line, uint32_t d, bool a_in_tensor_memory, uint64_t
                       d_scale, is_weight_stationary, is_sparse, metadata},
         line);
 }
-template <int n> void set_registers() {
+template <int n, bool increases> void set_registers(int line) {
     static_assert(n % 8 == 0 && n >= 24 && n <= 256, "setmaxnreg: the count must be a multiple of 8, from 24 to 256");
+    ::gridstride::set_registers(increases, n, line);
 }
 template <class D, class P> void elect(int line, D &&d, P &p, uint32_t mask) {
     sync_warp(mask, line);

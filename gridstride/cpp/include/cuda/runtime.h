@@ -357,8 +357,10 @@ GRIDSTRIDE_API void copy_async_wait_all();
 constexpr uint32_t block_window = 1u << 24;
 // __cluster_dims__: repeats the launch if its clusters have another shape
 GRIDSTRIDE_API void require_cluster_shape(dim3 blocks);
-// __launch_bounds__: reports a launch with more threads per block
-GRIDSTRIDE_API void check_launch_bounds(unsigned threads);
+// __launch_bounds__: reports a launch with more threads per block; `blocks`: the minimum per SM
+GRIDSTRIDE_API void check_launch_bounds(unsigned threads, unsigned blocks = 1);
+// setmaxnreg.inc and setmaxnreg.dec
+GRIDSTRIDE_API void set_registers(bool increases, unsigned registers, int line);
 GRIDSTRIDE_API void grid_sync(int line);
 GRIDSTRIDE_API bool is_cooperative();
 GRIDSTRIDE_API uint32_t cluster_rank();
@@ -408,6 +410,8 @@ GRIDSTRIDE_API void bulk_load(uint32_t to, const void *from, uint32_t bytes, uin
 // st.async: stores to shared memory of a block of the cluster; its mbarrier at `bar` counts the bytes
 GRIDSTRIDE_API void store_async(uint32_t to, const void *from, uint32_t bytes, uint32_t bar, int line);
 GRIDSTRIDE_API void bulk_store(void *to, uint32_t from, uint32_t bytes, int line);
+// cp.async.bulk.prefetch has no effect, but the same requirements
+GRIDSTRIDE_API void bulk_prefetch(const void *from, uint32_t bytes, int line);
 // The source of a tensor copy. tiled: a box; rows: four rows of a matrix, with the column and four row indices as
 // coordinates; im2col: the pixels under a filter, with an offset per spatial axis after the coordinates
 enum class TensorMode { tiled, rows, im2col };
