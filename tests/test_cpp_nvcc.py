@@ -116,6 +116,97 @@ def test_a_program_of_the_driver_api_loads_a_module(tmp_path, monkeypatch, capsy
     assert status == 1 and err.startswith('MemcheckError') and 'line 5 of k.cu' in err, err
 
 
+TEXTURES = r"""
+#include <cuda.h>
+extern "C" __global__ void sample(float *out, CUtexObject rows, CUtexObject bytes, CUsurfObject written) {
+    int x = threadIdx.x;
+    out[x] = tex2D<float>(rows, (x + 0.5f) / 4, 0.75f);
+    out[4 + x] = tex1Dfetch<float>(bytes, x);
+    surf2Dwrite(10.0f * x, written, x * 4, 0);
+}
+"""
+LINKS = r"""
+#include <cuda.h>
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <iterator>
+#include <string>
+#include <cstring>
+#define CHECK(call) if (CUresult e = call; e != CUDA_SUCCESS) { \
+    const char *name; cuGetErrorName(e, &name); printf("%d %s\n", __LINE__, name); exit(3); }
+int main() {
+    std::ifstream file("k.ptx", std::ios::binary);
+    std::string ptx{std::istreambuf_iterator<char>(file), {}};
+    if (strlen(ptx.c_str()) != ptx.size()) return 1;             // PTX is text
+    CUdevice device; CUcontext context; CUmodule module; CUfunction sample; CUlinkState link;
+    CHECK(cuInit(0)) CHECK(cuDeviceGet(&device, 0)) CHECK(cuCtxCreate(&context, 0, device))
+    char log[64] = "unchanged"; void *image, *values[] = {log, (void *)sizeof log}; size_t bytes;
+    CUjit_option options[] = {CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES};
+    CHECK(cuLinkCreate(2, options, values, &link))
+    char real[] = ".version 8.0";
+    if (*log || cuLinkAddData(link, CU_JIT_INPUT_PTX, real, sizeof real, "a", 0, 0, 0) != CUDA_ERROR_INVALID_IMAGE)
+        return 2;
+    CHECK(cuLinkAddData(link, CU_JIT_INPUT_PTX, &ptx[0], ptx.size() + 1, "k", 0, 0, 0))
+    if (cuLinkAddFile(link, CU_JIT_INPUT_PTX, "k.ptx", 0, 0, 0) != CUDA_ERROR_NOT_SUPPORTED) return 3;
+    CHECK(cuLinkComplete(link, &image, &bytes)) CHECK(cuModuleLoadData(&module, image)) CHECK(cuLinkDestroy(link))
+    CHECK(cuModuleGetFunction(&sample, module, "sample"))
+
+    float texels[8] = {1, 2, 3, 4, 5, 6, 7, 8}, out[8], written[4];
+    unsigned char levels[4] = {0, 51, 102, 255};
+    CUDA_ARRAY_DESCRIPTOR shape = {4, 2, CU_AD_FORMAT_FLOAT, 1};
+    CUDA_ARRAY3D_DESCRIPTOR writable = {4, 1, 0, CU_AD_FORMAT_FLOAT, 1, CUDA_ARRAY3D_SURFACE_LDST};
+    CUarray array, target; CUdeviceptr x, bytes_at; CUtexObject rows, scaled; CUsurfObject surface;
+    CHECK(cuArrayCreate(&array, &shape)) CHECK(cuArray3DCreate(&target, &writable))
+    CHECK(cuMemAlloc(&x, sizeof out)) CHECK(cuMemAlloc(&bytes_at, 4)) CHECK(cuMemcpyHtoD(bytes_at, levels, 4))
+    CUDA_MEMCPY2D copy = {};
+    copy.srcMemoryType = CU_MEMORYTYPE_HOST, copy.srcHost = texels, copy.srcPitch = 16;
+    copy.dstMemoryType = CU_MEMORYTYPE_ARRAY, copy.dstArray = array, copy.WidthInBytes = 16, copy.Height = 2;
+    CHECK(cuMemcpy2D(&copy))
+    CUDA_RESOURCE_DESC resource = {}; CUDA_TEXTURE_DESC texture = {};
+    resource.resType = CU_RESOURCE_TYPE_ARRAY, resource.res.array.hArray = array;
+    texture.flags = CU_TRSF_NORMALIZED_COORDINATES;
+    CHECK(cuTexObjectCreate(&rows, &resource, &texture, nullptr))
+    resource.res.array.hArray = target; CHECK(cuSurfObjectCreate(&surface, &resource))
+    resource = {}, texture = {};
+    resource.resType = CU_RESOURCE_TYPE_LINEAR;
+    resource.res.linear.devPtr = bytes_at, resource.res.linear.format = CU_AD_FORMAT_UNSIGNED_INT8;
+    resource.res.linear.numChannels = 1, resource.res.linear.sizeInBytes = 4;
+    CHECK(cuTexObjectCreate(&scaled, &resource, &texture, nullptr)) // bytes as floats from 0 to 1
+    void *parameters[] = {&x, &rows, &scaled, &surface};
+    CHECK(cuLaunchKernel(sample, 1, 1, 1, 4, 1, 1, 0, nullptr, parameters, nullptr))
+    CHECK(cuMemcpyDtoH(out, x, sizeof out))
+    copy = {};
+    copy.srcMemoryType = CU_MEMORYTYPE_ARRAY, copy.srcArray = target;
+    copy.dstMemoryType = CU_MEMORYTYPE_HOST, copy.dstHost = written, copy.WidthInBytes = 16, copy.Height = 1;
+    CHECK(cuMemcpy2D(&copy))
+    for (float v : out) printf("%g ", v);
+    printf("%g %g\n", written[1], written[3]);
+
+    CUmemAllocationProp property = {}, granted = {}; CUmemGenericAllocationHandle handle; int compresses = 0;
+    property.type = CU_MEM_ALLOCATION_TYPE_PINNED, property.location = {CU_MEM_LOCATION_TYPE_DEVICE, device};
+    property.allocFlags.compressionType = CU_MEM_ALLOCATION_COMP_GENERIC;
+    CHECK(cuDeviceGetAttribute(&compresses, CU_DEVICE_ATTRIBUTE_GENERIC_COMPRESSION_SUPPORTED, device))
+    CHECK(cuMemCreate(&handle, 2 << 20, &property, 0))
+    CHECK(cuMemGetAllocationPropertiesFromHandle(&granted, handle)) CHECK(cuMemRelease(handle))
+    CHECK(cuCtxDestroy(context))
+    int current = -1; cudaSetDevice(0); CHECK(cuCtxGetDevice(&current))
+    printf("%d %d %d\n", compresses, granted.allocFlags.compressionType, current);
+}
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.takes(10)
+def test_a_program_of_the_driver_api_links_ptx_and_reads_textures(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path/'k.cu').write_text(TEXTURES)
+    (tmp_path/'main.cpp').write_text(LINKS)
+    assert main(['-ptx', 'k.cu']) == 0, capsys.readouterr()
+    assert main(['main.cpp', '-o', 'program', '-lcuda']) == 0, capsys.readouterr()
+    assert run('./program') == (0, '5 6 7 8 0 0.2 0.4 1 10 30\n1 1 0\n', '')
+
+
 @pytest.mark.slow
 def test_the_environment_sets_the_time_limit_of_a_program(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)

@@ -256,6 +256,7 @@ def _module_table(src):
 def write_module(
     path,  # of the file
     source,  # a result of `_read_source`
+    is_text=False,  # whether the file has no bytes but those of text, as PTX
 ):
     "Compile a source to a module, which a program loads by cuModuleLoad"
     file, text = Path(source['path']), source['text']
@@ -267,8 +268,11 @@ def write_module(
     build_result = emulate(strip_line_directives(text), name, bool(checks), [*source['flags'], '-I.'], **options)
     library = (build_result.folder / f'{name}.so').read_bytes()
     source_bytes = text.encode()
-    header = f'gridstride module {abi_checksum()} {len(library)} {len(source_bytes)} {file.name}\n'
-    Path(path).write_bytes(header.encode() + library + source_bytes)
+    contents = library + source_bytes
+    if is_text:
+        contents = contents.hex().encode()
+    header = f'gridstride {"ptx" if is_text else "module"} {abi_checksum()} {len(library)} {len(source_bytes)}'
+    Path(path).write_bytes(f'{header} {file.name}\n'.encode() + contents)
 
 
 def _build(request):
@@ -279,7 +283,8 @@ def _build(request):
     if request.module:
         if len(request.files) > 1:
             raise ValueError('a module has only one source file')
-        write_module(request.output or f'{Path(request.files[0]).stem}{request.module}', *sources)
+        path = request.output or f'{Path(request.files[0]).stem}{request.module}'
+        write_module(path, *sources, is_text=request.module == '.ptx')
         return 0
     if not request.compile_only:
         write_executable(request.output or 'a.out', *compile_sources(sources))

@@ -1,6 +1,6 @@
 // setmaxnreg, with synccheck only. A block has as many registers as its launch bounds permit: `setmaxnreg.dec` returns
-// some of a warp to the block's pool, and `setmaxnreg.inc` waits until the pool has enough. Without launch bounds, ptxas
-// ignores both. The warps of a thread that has returned give back their registers.
+// some of a warp to the pool of the block, and `setmaxnreg.inc` waits until the pool has enough. Without launch bounds,
+// ptxas ignores both. A warp whose threads have returned gives back its registers.
 #include <algorithm>
 #include <string>
 #include "engines.h"

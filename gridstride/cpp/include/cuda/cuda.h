@@ -179,4 +179,5 @@ inline CUresult cuGetErrorString(CUresult error, const char **description) {
     return *description ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 #include "driver_memory.h"
+#include "driver_textures.h"
 #include "driver_modules.h"

@@ -12,6 +12,7 @@ enum CUmemAllocationHandleType {
 };
 enum CUmemAllocationType { CU_MEM_ALLOCATION_TYPE_INVALID = 0, CU_MEM_ALLOCATION_TYPE_PINNED = 1 };
 enum CUmemLocationType { CU_MEM_LOCATION_TYPE_INVALID = 0, CU_MEM_LOCATION_TYPE_DEVICE = 1 };
+enum CUmemAllocationCompType { CU_MEM_ALLOCATION_COMP_NONE = 0, CU_MEM_ALLOCATION_COMP_GENERIC = 1 };
 enum CUmemAccess_flags {
     CU_MEM_ACCESS_FLAGS_PROT_NONE = 0,
     CU_MEM_ACCESS_FLAGS_PROT_READ = 1,
@@ -75,6 +76,7 @@ enum CUdevice_attribute {
     CU_DEVICE_ATTRIBUTE_VIRTUAL_ADDRESS_MANAGEMENT_SUPPORTED = 102,
     CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED = 103,
     CU_DEVICE_ATTRIBUTE_MAX_BLOCKS_PER_MULTIPROCESSOR = 106,
+    CU_DEVICE_ATTRIBUTE_GENERIC_COMPRESSION_SUPPORTED = 107,
     CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED = 115,
     CU_DEVICE_ATTRIBUTE_CLUSTER_LAUNCH = 120,
     CU_DEVICE_ATTRIBUTE_MULTICAST_SUPPORTED = 132
@@ -96,6 +98,7 @@ struct PhysicalMemory {
     size_t size;
     CUdeviceptr mapped_at;  // 0: not mapped
     int references;
+    CUmemAllocationProp properties;
 };
 inline PhysicalMemory *physical_memory(CUmemGenericAllocationHandle handle) {
     return reinterpret_cast<PhysicalMemory *>(handle);
@@ -123,6 +126,7 @@ inline CUresult cuDeviceGetAttribute(int *value, CUdevice_attribute attribute, C
     switch (attribute) {
     case CU_DEVICE_ATTRIBUTE_MULTICAST_SUPPORTED:
     case CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED: return *value = 0, CUDA_SUCCESS;
+    case CU_DEVICE_ATTRIBUTE_GENERIC_COMPRESSION_SUPPORTED:  // without effect
     case CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED: return *value = 1, CUDA_SUCCESS;
     default:  // the same values as in the runtime
         return cudaDeviceGetAttribute(value, cudaDeviceAttr(attribute), device) ? CUDA_ERROR_INVALID_VALUE
@@ -133,12 +137,17 @@ inline CUresult cuMemGetAllocationGranularity(
     size_t *bytes, const CUmemAllocationProp *, CUmemAllocationGranularity_flags) {
     return *bytes = gridstride::allocation_granularity, CUDA_SUCCESS;
 }
-inline CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size, const CUmemAllocationProp *,
+inline CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size, const CUmemAllocationProp *properties,
     unsigned long long) {
     *handle = 0;
     if (!size || size % gridstride::allocation_granularity) return CUDA_ERROR_INVALID_VALUE;
-    *handle = reinterpret_cast<CUmemGenericAllocationHandle>(new gridstride::PhysicalMemory{size, 0, 1});
+    *handle = reinterpret_cast<CUmemGenericAllocationHandle>(new gridstride::PhysicalMemory{size, 0, 1, *properties});
     return CUDA_SUCCESS;
+}
+inline CUresult cuMemGetAllocationPropertiesFromHandle(
+    CUmemAllocationProp *properties, CUmemGenericAllocationHandle handle) {
+    if (!handle) return CUDA_ERROR_INVALID_VALUE;
+    return *properties = gridstride::physical_memory(handle)->properties, CUDA_SUCCESS;
 }
 inline CUresult cuMemRelease(CUmemGenericAllocationHandle handle) {
     if (!handle) return CUDA_ERROR_INVALID_VALUE;

@@ -14,7 +14,10 @@ enum CUstream_flags { CU_STREAM_DEFAULT = 0, CU_STREAM_NON_BLOCKING = 1 };
 enum CUevent_flags { CU_EVENT_DEFAULT = 0, CU_EVENT_BLOCKING_SYNC = 1, CU_EVENT_DISABLE_TIMING = 2 };
 enum CUjit_option { CU_JIT_MAX_REGISTERS, CU_JIT_THREADS_PER_BLOCK, CU_JIT_WALL_TIME, CU_JIT_INFO_LOG_BUFFER,
     CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES, CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES,
-    CU_JIT_OPTIMIZATION_LEVEL, CU_JIT_TARGET_FROM_CUCONTEXT, CU_JIT_TARGET };
+    CU_JIT_OPTIMIZATION_LEVEL, CU_JIT_TARGET_FROM_CUCONTEXT, CU_JIT_TARGET, CU_JIT_FALLBACK_STRATEGY,
+    CU_JIT_GENERATE_DEBUG_INFO, CU_JIT_LOG_VERBOSE, CU_JIT_GENERATE_LINE_INFO, CU_JIT_CACHE_MODE };
+enum CUjitInputType { CU_JIT_INPUT_CUBIN, CU_JIT_INPUT_PTX, CU_JIT_INPUT_FATBINARY, CU_JIT_INPUT_OBJECT,
+    CU_JIT_INPUT_LIBRARY };
 enum CUfunction_attribute { CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES,
     CU_FUNC_ATTRIBUTE_CONST_SIZE_BYTES, CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES, CU_FUNC_ATTRIBUTE_NUM_REGS,
     CU_FUNC_ATTRIBUTE_PTX_VERSION, CU_FUNC_ATTRIBUTE_BINARY_VERSION, CU_FUNC_ATTRIBUTE_CACHE_MODE_CA,
@@ -24,6 +27,7 @@ struct CUuuid { char bytes[16]; };
 typedef struct GridstrideContext { int device; } *CUcontext;
 typedef struct GridstrideModule { gridstride::LoadedModule *loaded; } *CUmodule;
 typedef const gridstride::ModuleKernel *CUfunction;
+typedef struct GridstrideLink { std::string image; } *CUlinkState;
 typedef cudaHostFn_t CUhostFn;
 typedef size_t (*CUoccupancyB2DSize)(int threads);
 #define CU_LAUNCH_PARAM_END (reinterpret_cast<void *>(0))
@@ -53,6 +57,12 @@ inline std::vector<void *> unpack_parameters(const ModuleKernel &kernel, char *b
         offset += p->bytes;
     }
     return addresses;
+}
+inline bool read_file(const char *path, std::string &contents) {
+    std::ifstream file(path, std::ios::binary);
+    std::ostringstream text;
+    text << file.rdbuf();
+    return contents = text.str(), bool(file);
 }
 inline char *buffer_of(void **extra) {
     for (; *extra != CU_LAUNCH_PARAM_END; extra += 2)
@@ -98,7 +108,9 @@ inline CUresult cuCtxGetCurrent(CUcontext *context) {
 }
 inline CUresult cuCtxGetDevice(CUdevice *device) {
     const auto &stack = gridstride::context_stack();
-    return stack.empty() ? CUDA_ERROR_INVALID_CONTEXT : (*device = stack.back()->device, CUDA_SUCCESS);
+    // without a context of its own, the thread has that of the runtime's device
+    return stack.empty() ? gridstride::driver_result(cudaGetDevice(device))
+                         : (*device = stack.back()->device, CUDA_SUCCESS);
 }
 inline CUresult cuCtxCreate(CUcontext *context, unsigned, CUdevice device) {
     return *context = new GridstrideContext{device}, cuCtxPushCurrent(*context);
@@ -136,11 +148,9 @@ inline CUresult cuModuleLoadDataEx(CUmodule *module, const void *image, unsigned
 }
 inline CUresult cuModuleLoadFatBinary(CUmodule *module, const void *image) { return cuModuleLoadData(module, image); }
 inline CUresult cuModuleLoad(CUmodule *module, const char *path) {
-    std::ifstream file(path, std::ios::binary);
-    if (!file) return CUDA_ERROR_FILE_NOT_FOUND;
-    std::ostringstream image;
-    image << file.rdbuf();
-    return cuModuleLoadData(module, image.str().c_str());
+    std::string image;
+    if (!gridstride::read_file(path, image)) return CUDA_ERROR_FILE_NOT_FOUND;
+    return cuModuleLoadData(module, image.c_str());
 }
 inline CUresult cuModuleGetFunction(CUfunction *function, CUmodule module, const char *name) {
     *function = gridstride::find_kernel(module->loaded, name);
@@ -153,6 +163,31 @@ inline CUresult cuModuleGetGlobal(CUdeviceptr *address, size_t *bytes, CUmodule 
     if (bytes) *bytes = size;
     return p ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;
 }
+// The linker: it returns its input, because a module is complete; there can be only one
+inline CUresult cuLinkCreate(unsigned n, CUjit_option *options, void **values, CUlinkState *link) {
+    for (unsigned i = 0; i < n; i++)
+        if (options[i] == CU_JIT_INFO_LOG_BUFFER || options[i] == CU_JIT_ERROR_LOG_BUFFER)
+            *static_cast<char *>(values[i]) = 0;
+    return *link = new GridstrideLink, CUDA_SUCCESS;
+}
+inline CUresult cuLinkAddData(CUlinkState link, CUjitInputType, void *data, size_t bytes, const char *, unsigned,
+    CUjit_option *, void **) {
+    const size_t size = gridstride::size_of_module(data);
+    if (!size || size > bytes) return CUDA_ERROR_INVALID_IMAGE;
+    if (!link->image.empty()) return CUDA_ERROR_NOT_SUPPORTED;
+    return link->image.assign(static_cast<const char *>(data), size), CUDA_SUCCESS;
+}
+inline CUresult cuLinkAddFile(CUlinkState link, CUjitInputType type, const char *path, unsigned n,
+    CUjit_option *options, void **values) {
+    std::string image;
+    if (!gridstride::read_file(path, image)) return CUDA_ERROR_FILE_NOT_FOUND;
+    return cuLinkAddData(link, type, &image[0], image.size(), path, n, options, values);
+}
+inline CUresult cuLinkComplete(CUlinkState link, void **image, size_t *bytes) {
+    if (link->image.empty()) return CUDA_ERROR_INVALID_VALUE;
+    return *image = &link->image[0], *bytes = link->image.size(), CUDA_SUCCESS;
+}
+inline CUresult cuLinkDestroy(CUlinkState link) { return delete link, CUDA_SUCCESS; }
 inline CUresult cuModuleUnload(CUmodule module) { return delete module, CUDA_SUCCESS; }
 
 // Kernels

@@ -153,6 +153,7 @@ struct ModuleKernel {
 };
 struct LoadedModule;
 GRIDSTRIDE_API LoadedModule *load_module(const void *image);      // null if it is not such an image
+GRIDSTRIDE_API size_t size_of_module(const void *image);           // in bytes; 0 if it is not such an image
 GRIDSTRIDE_API const ModuleKernel *find_kernel(const LoadedModule *, const char *name);   // null if there is none
 GRIDSTRIDE_API void *find_variable(const LoadedModule *, const char *name, size_t *bytes);
 // While this object exists, all operations belong to one stream, as those of a graph do, and the host waits for none.
