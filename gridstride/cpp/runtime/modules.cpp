@@ -1,7 +1,7 @@
 // Modules that the driver API loads. `gridstride nvcc -fatbin` (../nvcc.py) writes their images: a line with the
 // checksum of the ABI, the sizes of a shared library and of its source, and the source's name, followed by the
-// contents of the library and of the source. An image that -ptx writes is text: its first word is followed by "ptx", and
-// the contents are in hexadecimal, because programs handle PTX as a string.
+// contents of the library and of the source. An image that -ptx writes is text, with the contents in hexadecimal,
+// because programs handle PTX as a string.
 #include <cxxabi.h>
 #include <dlfcn.h>
 #include "unload.h"

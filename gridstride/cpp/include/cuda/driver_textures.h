@@ -1,5 +1,5 @@
-// Arrays, textures and surfaces of the driver API, in terms of the runtime API. Copies between two arrays, and copies of
-// three axes, are not supported.
+// Arrays, textures and surfaces of the driver API, by the functions of the runtime API. Copies between two arrays, and
+// copies of three axes, are not supported.
 #pragma once
 #include "cuda.h"
 #include "textures.h"
