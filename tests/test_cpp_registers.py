@@ -25,7 +25,7 @@ def share(bounds, dec, inc, more='', threads=384):
     return out.tolist() == [t//128 for t in range(threads)]
 
 
-# 65536 registers for 384 threads are 168 for each: multiples of 8; two blocks leave 80, and 256 is the maximum
+# 65536 registers are 168 per thread of a block of 384, a multiple of 8; two blocks leave 80, and 256 is the maximum
 @pytest.mark.parametrize('bounds,dec,inc,threads', [
     ('__launch_bounds__(384)', 24, 240, 384), ('__launch_bounds__(384, 1)', 40, 232, 384),
     ('__launch_bounds__(384, 2)', 24, 104, 384), ('__launch_bounds__(512, 1, 2)', 32, 160, 512),
