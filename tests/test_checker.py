@@ -15,7 +15,7 @@ from gridstride.checker import assembly, check, formats, pages, pytest_plugin, r
 from gridstride.checker.baseline import AllowedFindings, read_baseline
 from gridstride.checker.check import FileResult, exit_status
 from gridstride.checker.command_line import module_command
-from gridstride.checker.finding import Finding, checks_to_disable, settings_without
+from gridstride.checker.finding import Finding, checks_to_disable, finding_of_error, settings_without
 from gridstride.checker.recorder import Recorder
 from gridstride.checker.source_map import line_in_file, locate_in_files
 from gridstride.checker.worker import Job
@@ -412,6 +412,24 @@ def unwritten(out):
     out[cuda.threadIdx.x] += shared[cuda.threadIdx.x]
 
 
+@cuda.jit
+def skipping(x, matrix, counts, out):
+    t = cuda.threadIdx.x
+    out[t] = x[t + 2]
+    x[t - 3] = 7
+    out[t] += matrix[t - 1, 0]
+    row = matrix[t]
+    row[1] += 5
+    cuda.atomic.add(counts, t, 1)
+    out[t] += cuda.shared.array(0, np.float32)[t] + TABLE[t] + (1, 2)[t]
+    TABLE[0] = 3
+    if t < 3:
+        cuda.syncthreads()
+        out[t] += cuda.shfl_sync(0b1111, 1, 3)
+        out[t] += cuda.shfl_sync(0b0110, 1, 1)
+
+
+TABLE = np.ones(4, np.float32)
 SEVERAL_FINDINGS = """#include <cuda_pipeline.h>
 __global__ void several(const int *x, int *out) {
     __shared__ int s[32];
@@ -442,15 +460,34 @@ def several(a, b, c):
     tl.store(a + 4 + one, tl.load(a + 4 + one) + tl.arange(0, 4))
     tl.store(c + tl.program_id(0), tl.load(c + tl.program_id(0)))
 """
+SKIPPING_PROGRAM = """
+@triton.jit
+def skipping(x, counts, out):
+    i = tl.arange(0, 8)
+    a = tl.load(x + i)
+    b = tl.load(x + i - 1, i < 4, other=9)
+    tl.store(out + i + 1, a + b)
+    tl.atomic_add(counts + i, 1)
+    tl.store(out + 100, tl.load(x + 100))
+    pointer = (tl.load(counts) * 8).to(tl.pointer_type(tl.float32))
+    tl.store(out, tl.load(pointer) + 5)
+    tl.store(pointer, 1)
+"""
 
 
 def lines_of_findings(kernel, grid, arrays, codes):
-    "Require that launches that allow all earlier findings have these codes, and then none; return the lines"
-    allowed, lines = set(), []
+    """Require that launches that allow all earlier findings have these codes, and then none; return the lines.
+
+    The checker allows a finding by the same steps, and `arrays` are those after the last launch."""
+    allowed, lines, initial_arrays = set(), [], [a.copy() for a in arrays]
     for code in codes:
         with change(settings, allowed_findings=frozenset(allowed)), finding(code) as e: kernel[grid](*arrays)
         lines.append(e.value.line)
-        allowed.add((code.split()[1], kernel.__name__, e.value.line))
+        allowed_code = AllowedFindings([e.value.code])
+        (_, *step), = checks_to_disable([finding_of_error(e.value)], allowed_code, set())
+        assert step == [kernel.__name__, code.split()[1], e.value.line]
+        allowed.add((step[1], step[0], step[2]))
+        for array, initial in zip(arrays, initial_arrays): array[...] = initial
     with change(settings, allowed_findings=frozenset(allowed)):
         assert not recorded(lambda: kernel[grid](*arrays)).findings
     return lines
@@ -473,6 +510,18 @@ def test_a_kernel_continues_after_allowed_findings():
     assert lines_of_findings(kernels.copies, (1, 32), arrays, codes) == [12, 14, 16]
 
 
+def test_accesses_out_of_bounds_are_skipped_after_allowed_findings():
+    "A skipped read gives 0; other findings of the same kernel and line are found"
+    arrays = np.float32([1, 2, 3, 4]), np.ones((4, 2), np.float32), np.zeros(2, np.int32), np.zeros(4, np.float32)
+    memcheck = 'outside before before outside no_dynamic outside constant'.split()
+    synccheck = 'diverged lane_in_other_branch source_lane thread_not_in_mask'.split()
+    codes = [*(f'memcheck {code}' for code in memcheck), *(f'synccheck {code}' for code in synccheck)]
+    lines = lines_of_findings(skipping, (1, 4), arrays, codes)
+    assert [line - lines[0] for line in lines] == [0, 1, 2, 5, 6, 6, 7, 9, 10, 10, 11]
+    assert arrays[0].tolist() == [7, 2, 3, 4] and arrays[1][:, 1].tolist() == [6] * 4 and arrays[2].tolist() == [1, 1]
+    assert TABLE.tolist() == [1] * 4
+
+
 @pytest.mark.skipif(not find_spec('triton'), reason='the kernel is under its @triton.jit')
 def test_a_triton_kernel_continues_after_allowed_findings(tmp_path):
     (tmp_path/'several.py').write_text(f'import triton, triton.language as tl\n{RACES_OF_PROGRAMS}')
@@ -482,6 +531,18 @@ def test_a_triton_kernel_continues_after_allowed_findings(tmp_path):
     lanes = 'racecheck lanes', 'racecheck lanes_update', 'racecheck lanes'
     codes = [*lanes, 'initcheck unwritten_program', *races]
     assert lines_of_findings(kernel, (4,), arrays, codes) == [6, 11, 11, 12, 7, 8, 9, 10]
+
+
+@pytest.mark.skipif(not find_spec('triton'), reason='the kernel is under its @triton.jit')
+def test_a_triton_kernel_skips_lanes_out_of_bounds_after_allowed_findings(tmp_path):
+    "A skipped load gives 0, even with `other`"
+    (tmp_path/'skipping.py').write_text(f'import triton, triton.language as tl\n{SKIPPING_PROGRAM}')
+    kernel = tile.checked(runpy.run_path(str(tmp_path/'skipping.py'))['skipping'])
+    arrays = np.float32([1, 2, 3, 4, 5, 6]), np.zeros(4, np.int64), np.zeros(6, np.float32)
+    outside = ['outside_program', 'outside_before', 'outside_program', 'outside_program', 'outside_single']
+    codes = [f'memcheck {code}' for code in (*outside, 'null_pointer', 'null_pointer')]
+    assert lines_of_findings(kernel, (1,), arrays, codes) == [6, 7, 8, 9, 10, 12, 13]
+    assert arrays[1].tolist() == [1] * 4 and arrays[2].tolist() == [5, 1, 3, 5, 7, 14]
 
 
 @pytest.mark.exhaustive

@@ -223,10 +223,16 @@ def checks_to_disable(
 _CAN_CONTINUE = {
     'python': {
         *('race', 'race_of_blocks', 'race_of_cluster', 'race_of_devices', 'race_of_volatiles', 'flag_not_acquired'),
-        *('fence_of_block', 'scope_of_device', 'atomic_of_block', 'atomic_of_device'),
+        *('fence_of_block', 'scope_of_device', 'atomic_of_block', 'atomic_of_device', 'unordered_operations'),
         *('unwritten', 'unwritten_shared', 'unwritten_local'),
+        *('before', 'outside', 'outside_dynamic', 'no_dynamic', 'constant'),
+        *('diverged', 'grid_diverged', 'thread_not_in_mask', 'lane_in_other_branch', 'source_lane'),
     },
-    'triton': {'programs', 'programs_atomic', 'lanes', 'lanes_update', 'unwritten_program'},
+    'triton': {
+        *('programs', 'programs_atomic', 'lanes', 'lanes_update', 'unwritten_program'),
+        *('outside_program', 'outside_masked', 'outside_single', 'outside_before', 'outside_expanded'),
+        *('null_pointer', 'foreign_pointer', 'misaligned_pointer', 'box_misaligned', 'box_before'),
+    },
 }
 
 

@@ -7,7 +7,7 @@ import numpy as np
 
 from ..diagnostics.errors import NotCompiled
 from .intrinsics import Namespace, intrinsic
-from .memory import View, as_element, locate, not_an_array_error, check_writable
+from .memory import View, as_element, locate, is_writable, not_an_array_error
 
 __all__ = ['atomic']
 
@@ -95,11 +95,16 @@ def _make_atomic(
             raise not_an_array_error(ctx, ary, site)
         if ary.dtype not in dtypes:
             raise _element_type_error(ctx, active, site, name, ary)
-        offsets = locate(ctx, active, ary, idx, site, 'atomic')
+        ary, offsets = locate(ctx, active, ary, idx, site, 'atomic')
         if isinstance(offsets, View):
             problem = f'an atomic cannot update a slice of {ary.name}'
             raise ctx.unsupported_error(site, active, problem, 'Pass one index per axis.')
-        check_writable(ctx, active, ary, offsets, site)
+        if ary.skipped is not None:
+            ary, active = ary.in_remaining_lanes(active)
+            if not active.any():
+                return np.zeros(ctx.group.size, ary.dtype)
+        if not is_writable(ctx, active, ary, offsets, site):
+            return np.zeros(ctx.group.size, ary.dtype)
         lanes = ctx.active_lanes(active)
         data = ary.mem.data
         offsets = ctx.broadcast_to_active(active, offsets)

@@ -17,7 +17,7 @@ import numpy as np
 
 from ..diagnostics import formatting
 from ..diagnostics.errors import Access, Call, exception_of, warn_of
-from ..diagnostics.settings import is_check_enabled, settings
+from ..diagnostics.settings import is_check_enabled
 from .synccheck import Synccheck
 
 __all__ = ['Shadow', 'Memcheck', 'Initcheck', 'Racecheck', 'Detectors', 'calls_of']
@@ -108,18 +108,30 @@ class Memcheck:
         "Raise the finding that `index` is not an integer"
         raise ctx.finding('memcheck', 'index_type', site, active, array=view.name, type=index.dtype)
 
-    def raise_out_of_bounds(self, ctx, active, view, idx, axis, from_start, site, access):
-        "If the detector is enabled, raise the finding that `from_start`, for `idx[axis]`, is out of bounds in a lane"
+    def report_out_of_bounds(self, ctx, active, view, idx, axis, from_start, site, access):
+        """If the detector is enabled, raise the finding that `from_start`, for `idx[axis]`, is out of bounds in a lane.
+
+        Returns the mask of the lanes in which it is, if the user allows the finding; None if the detector is
+        disabled."""
         if not self.enabled:
-            return
+            return None
         axis_index = ctx.broadcast_to_lanes(from_start)
         axis_size = ctx.broadcast_to_lanes(view.shape[axis])
-        lane = next(lane for lane in ctx.active_lanes(active) if not 0 <= axis_index[lane] < axis_size[lane])
+        is_before = ctx.broadcast_to_lanes(idx[axis]) < 0
+        outside_code = 'outside'
+        if view.mem.is_dynamic:
+            outside_code = 'outside_dynamic' if ctx.dynamic_shared_bytes else 'no_dynamic'
+        out_of_bounds = active & ((axis_index < 0) | (axis_index >= axis_size))
+        reported = out_of_bounds
+        for code, has_code in (('before', is_before), (outside_code, ~is_before)):
+            if ctx.is_allowed(code, site):
+                reported = reported & ~has_code
+        if not reported.any():
+            return out_of_bounds
+        lane = ctx.active_lanes(reported)[0]
         index = _index_of_lane(ctx, idx, lane)
         shape = tuple(int(ctx.broadcast_to_lanes(size)[lane]) for size in view.shape)
-        code = 'before' if ctx.broadcast_to_lanes(idx[axis])[lane] < 0 else 'outside'
-        if view.mem.is_dynamic and code == 'outside':
-            code = 'outside_dynamic' if ctx.dynamic_shared_bytes else 'no_dynamic'
+        code = 'before' if is_before[lane] else outside_code
         if access == 'read' and len(index) < view.ndim:  # of a row or a slice: a later index selects its elements
             access = 'access'
         raise ctx.finding(
@@ -204,7 +216,7 @@ class Initcheck:
             location = ctx.location(site, lane=lanes[i])
             block = int(ctx.group.block_index[lanes[i]])
             read = UninitializedRead(location, view, int(offsets[i]), block)
-            if (read.code, ctx.kernel, location.line) in settings.allowed_findings:
+            if ctx.is_allowed(read.code, site):
                 return
             if view.mem.space == 'local' or not self.racecheck.enabled:
                 raise read.exception()
@@ -466,7 +478,7 @@ class Racecheck:
     def raise_race(self, ctx, lanes, view, offsets, i, times, threads, earlier_access, access, site):
         "Raise the data race of the lane `lanes[i]` with the access by `threads[i]` at `times[i]`, unless it is allowed"
         code = ctx.memory_order.race_code(ctx.group, lanes[i], times[i], threads[i])
-        if (code, ctx.kernel, ctx.program.sites[site].line) in settings.allowed_findings:
+        if ctx.is_allowed(code, site):
             return
         block, thread = ctx.group.position_of_thread(threads[i])
         entry_of_this_access = ctx.program.sites[site], view.name, ctx.call_sites

@@ -389,7 +389,9 @@ class ConcurrentOperations:
                 self.raise_race(ctx, lanes[i], view, offsets[i], op, writes, has_written, site)
 
     def raise_race(self, ctx, lane, view, offset, op, writes, has_written, site, earlier_access=None):
-        "Raise the data race of the launch with the operation `op`"
+        "Raise the data race of the launch with the operation `op`, unless it is allowed"
+        if ctx.is_allowed('unordered_operations', site):
+            return
         fields = dict(now=_verb(writes), before=_verb(has_written), second=self.launch.phrase(), first=op.phrase())
         fields |= element_at(view, offset)
         raise ctx.finding('racecheck', 'unordered_operations', site, reported_lane=lane, other=earlier_access, **fields)

@@ -26,7 +26,7 @@ __all__ = [
     'locate',
     'load',
     'not_an_array_error',
-    'check_writable',
+    'is_writable',
     'as_element',
     'store',
 ]
@@ -87,12 +87,13 @@ class ViewMethod:
 class View:
     "An array in a kernel: element (i, j) is `mem.data[offset + i*strides[0] + j*strides[1]]`"
 
-    def __init__(self, mem, offset, shape, strides, name=None):
+    def __init__(self, mem, offset, shape, strides, name=None, skipped=None):
         self.mem = mem
         self.offset = offset
         self.shape = shape
         self.strides = strides
         self.name = name or mem.name
+        self.skipped = skipped  # mask of the lanes whose accesses are skipped: an allowed index is out of bounds there
 
     dtype = property(lambda self: self.mem.data.dtype)
     ndim = property(lambda self: len(self.shape))
@@ -120,7 +121,7 @@ class View:
     @property
     def T(self):
         "The same elements with the axes reversed"
-        return View(self.mem, self.offset, self.shape[::-1], self.strides[::-1], self.name)
+        return View(self.mem, self.offset, self.shape[::-1], self.strides[::-1], self.name, self.skipped)
 
     real = property(lambda self: self._component(0))
     imag = property(lambda self: self._component(1))
@@ -131,7 +132,8 @@ class View:
             return self.__getattr__(('real', 'imag')[component])
         components = self.mem.as_type(self.dtype.type(0).real.dtype)
         name = f'{self.name}.{("real", "imag")[component]}'
-        return View(components, 2 * self.offset + component, self.shape, tuple(2 * s for s in self.strides), name)
+        strides = tuple(2 * s for s in self.strides)
+        return View(components, 2 * self.offset + component, self.shape, strides, name, self.skipped)
 
     view = property(lambda self: ViewMethod(self))
 
@@ -139,12 +141,12 @@ class View:
         "Return the same memory as elements of another type; raises `NotSimulated` if they do not fit the layout"
         old, new = self.dtype.itemsize, dtype.itemsize
         if old == new:
-            return View(self.mem.as_type(dtype), self.offset, self.shape, self.strides, self.name)
+            return View(self.mem.as_type(dtype), self.offset, self.shape, self.strides, self.name, self.skipped)
         if not self.shape or self.strides[-1] != 1 or np.any([np.any(n * old % new) for n in self._layout()]):
             requirement = 'sizes and strides that are multiples of the new element size, in bytes'
             raise NotSimulated(f'{self.name}.view({dtype}) requires {requirement}')
         offset, size, *strides = (n * old // new for n in self._layout())
-        return View(self.mem.as_type(dtype), offset, (*self.shape[:-1], size), (*strides, 1), self.name)
+        return View(self.mem.as_type(dtype), offset, (*self.shape[:-1], size), (*strides, 1), self.name, self.skipped)
 
     def _layout(self):
         "Return the values that `as_type` scales: the offset, the size of the last axis, and the other strides"
@@ -166,7 +168,16 @@ class View:
 
     def renamable_copy(self):
         "Return a copy of the view that can be renamed"
-        return View(self.mem, self.offset, self.shape, self.strides, self.name)
+        return View(self.mem, self.offset, self.shape, self.strides, self.name, self.skipped)
+
+    def skip(self, lanes):
+        "Return a view whose accesses are skipped in the lanes of a mask, too"
+        skipped = lanes if self.skipped is None else lanes | self.skipped
+        return View(self.mem, self.offset, self.shape, self.strides, self.name, skipped)
+
+    def in_remaining_lanes(self, active):
+        "Return (the view without `skipped`, the mask of the lanes of `active` that are not skipped)"
+        return View(self.mem, self.offset, self.shape, self.strides, self.name), active & ~self.skipped
 
     def merge(self, mask, old_view):
         "Return this view in the lanes of `mask`, `old_view` in the others, as one view; both must be in one memory"
@@ -186,7 +197,15 @@ class View:
             ),
             self.strides,
             self.name,
+            _merge_skipped(mask, self.skipped, old_view.skipped),
         )
+
+
+def _merge_skipped(mask, skipped, old_skipped):
+    "Return `skipped` in the lanes of `mask`, `old_skipped` in the others; None means no lanes"
+    if skipped is old_skipped is None:
+        return None
+    return np.where(mask, *(False if lanes is None else lanes for lanes in (skipped, old_skipped)))
 
 
 def _dtype_named(name):
@@ -332,27 +351,33 @@ def _counts_from_end(index):
 
 
 def _index_from_start(ctx, active, view, indices, axis, index, site, access):
-    """Return `index`, which is `indices[axis]` as int64, counted from the start of the axis.
+    """Return (view, `index`), where `index`, which is `indices[axis]` as int64, is counted from the start of the axis.
 
-    Raises `MemcheckError` if it is out of bounds. Warns if it counts from the end and may differ between threads, which
+    Raises `MemcheckError` if it is out of bounds, unless that is allowed: then the returned view skips the lanes in
+    which it is, and their index is 0. Warns if it counts from the end and may differ between threads, which
     is often a mistake, such as `i - 1` for i = 0; with one thread, the source shows whether it may."""
     length, memcheck = view.shape[axis], ctx.detectors.memcheck
     from_start = np.where(index < 0, index + length, index)[()] if _counts_from_end(indices[axis]) else index
     if _is_out_of_bounds(from_start, length, active):
-        memcheck.raise_out_of_bounds(ctx, active, view, indices, axis, from_start, site, access)
+        skipped = memcheck.report_out_of_bounds(ctx, active, view, indices, axis, from_start, site, access)
+        if skipped is not None:
+            return view.skip(skipped), np.where(skipped, 0, from_start)
     elif np.ndim(index) or ctx.group.size == 1 and ctx.program.index_depends_on_thread(site):
         memcheck.warn_counted_from_end(ctx, active, view, indices, axis, from_start, site)
-    return from_start
+    return view, from_start
 
 
 def locate(ctx, active, view, indices, site, access):
-    """Return the offset of the element `view[indices]`; a `View` if there are fewer indices than axes, or slices.
+    """Return (view, offset of the element `view[indices]`); (view, `View`) for fewer indices than axes, or slices.
 
-    `access` is 'read', 'write' or 'atomic'. Raises `MemcheckError` for an index out of bounds, `NotSimulated` for a
-    slice whose step differs between threads."""
+    The returned view is `view`, or a copy that skips the lanes in which an index is out of bounds and the user allows
+    that. `access` is 'read', 'write' or 'atomic'. Raises `MemcheckError` for an index out of bounds, `NotSimulated` for
+    a slice whose step differs between threads."""
     if type(indices) is np.int64 and len(view.shape) == 1 and type(view.shape[0]) is np.int64:
         if 0 <= indices < view.shape[0]:  # the most frequent case, with no further checks
-            return view.offset + indices * view.strides[0]
+            return view, view.offset + indices * view.strides[0]
+    if view.skipped is not None:
+        active = active & ~view.skipped
     indices = indices if isinstance(indices, tuple) else (indices,)
     if indices and (indices[0] is Ellipsis or indices[-1] is Ellipsis):
         other_indices = tuple(index for index in indices if index is not Ellipsis)
@@ -371,13 +396,13 @@ def locate(ctx, active, view, indices, site, access):
         else:
             index = _to_int64(ctx, active, view, index, site)
             if _is_out_of_bounds(index, length, active):
-                index = _index_from_start(ctx, active, view, indices, axis, index, site, access)
+                view, index = _index_from_start(ctx, active, view, indices, axis, index, site, access)
         offset = offset + index * stride
     if len(indices) == view.ndim and not shape:
-        return offset
-    return View(
-        view.mem, offset, (*shape, *view.shape[len(indices) :]), (*strides, *view.strides[len(indices) :]), view.name
-    )
+        return view, offset
+    shape += view.shape[len(indices) :]
+    strides += view.strides[len(indices) :]
+    return view, View(view.mem, offset, tuple(shape), tuple(strides), view.name, view.skipped)
 
 
 def not_an_array_error(ctx, value, site):
@@ -397,18 +422,27 @@ def load(ctx, active, view, idx, site):
         if isinstance(view, (np.ndarray, np.generic)):
             raise not_an_array_error(ctx, view, site)
         return _load_from_tuple(ctx, active, view, idx, site) if np.ndim(idx) else as_numba(view[idx])
-    offset = locate(ctx, active, view, idx, site, 'read')
+    view, offset = locate(ctx, active, view, idx, site, 'read')
     return offset if isinstance(offset, View) else _read(ctx, active, view, offset, site)
 
 
 def _read(ctx, active, view, offset, site):
-    "Load the elements at `offset`, in the lanes of `active`"
+    "Load the elements at `offset`, in the lanes of `active`; lanes that the view skips get 0"
+    if view.skipped is not None:
+        return _read_in_remaining_lanes(ctx, active, view, offset, site)
     mem = view.mem
     if ctx.records_accesses:
         ctx.access(active, view, offset, site, 'read')
     if np.ndim(offset) == 0:
         return mem.data[offset]
     return mem.data[offset if active is ctx.group.all_lanes else np.where(active, offset, 0)]
+
+
+def _read_in_remaining_lanes(ctx, active, view, offset, site):
+    "Load the elements at `offset`, in the lanes of `active` that the view does not skip; the others get 0"
+    view, remaining = view.in_remaining_lanes(active)
+    zero = view.dtype.type(0)
+    return np.where(remaining, _read(ctx, remaining, view, offset, site), zero) if remaining.any() else zero
 
 
 # The index into a tuple may differ between threads; Numba allows it if all elements have one type.
@@ -420,11 +454,11 @@ def _load_from_tuple(ctx, active, items, index, site):
     length = len(items)
     index = index.astype(np.int64)
     out_of_bounds = active & ((index < -length) | (index >= length))
-    if out_of_bounds.any():
+    if out_of_bounds.any() and not ctx.is_allowed('outside', site):
         lane = int(np.argmax(out_of_bounds))
         fields = dict(access='read', array='tuple', index=(int(index[lane]),), shape=(length,))
         raise ctx.finding('memcheck', 'outside', site, active, lane, **fields)
-    return _gather(ctx, active, items, np.where(active, index % length, 0), site)
+    return _gather(ctx, active, items, np.where(active & ~out_of_bounds, index % length, 0), site)
 
 
 def _gather(ctx, active, items, index, site):
@@ -447,15 +481,20 @@ def _gather(ctx, active, items, index, site):
     return np.stack([np.broadcast_to(item, index.shape) for item in items])[index, np.arange(len(index))]
 
 
-def check_writable(ctx, active, view, offset, site):
-    "Raise an error if the array is read-only, or a constant that Numba compiles into the kernel"
+def is_writable(ctx, active, view, offset, site):
+    """Return False if the array is a constant that Numba compiles into the kernel, and the user allows a write to it.
+
+    Raises an error if it is such a constant and that is not allowed, or if the array is read-only."""
     if view.mem.is_constant:
+        if ctx.is_allowed('constant', site):
+            return False
         first_offset = offset if np.ndim(offset) == 0 else offset[ctx.active_lanes(active)[0]]
         raise ctx.finding('memcheck', 'constant', site, active, **element_at(view, first_offset))
     if view.name in view.mem.read_only_names:
         location = ctx.program.sites[site]
         problem = f'{ctx.kernel}: {view.name} is read-only, but line {location.line} writes to it: {location.source}'
         raise WrongArgument(f'{problem}\n  Pass a copy: {view.name}.copy()')
+    return True
 
 
 _NOT_NUMBERS = {  # name of a type -> (its description, a hint)
@@ -501,7 +540,7 @@ def store(ctx, active, view, idx, value, site):
         if hasattr(view, 'store'):
             return view.store(ctx, active, idx, value, site)
         raise not_an_array_error(ctx, view, site)
-    offset = locate(ctx, active, view, idx, site, 'write')
+    view, offset = locate(ctx, active, view, idx, site, 'write')
     if isinstance(offset, View):
         _store_slice(ctx, active, offset, value, site)
     else:
@@ -509,9 +548,14 @@ def store(ctx, active, view, idx, value, site):
 
 
 def _write(ctx, active, view, offset, value, site):
-    "Store `value` at `offset`, in the lanes of `active`"
+    "Store `value` at `offset`, in the lanes of `active` that the view does not skip"
+    if view.skipped is not None:
+        view, active = view.in_remaining_lanes(active)
+        if not active.any():
+            return
     mem = view.mem
-    check_writable(ctx, active, view, offset, site)
+    if not is_writable(ctx, active, view, offset, site):
+        return
     if ctx.runs_one_thread and type(value) is mem.data.dtype.type and np.ndim(offset) == 0:
         ctx.access_by_one_thread(view, offset, 'written')
         mem.data[offset] = value

@@ -174,6 +174,11 @@ class LaunchContext:
 
     # Findings
 
+    def is_allowed(self, code, site):
+        "Return whether the user allows a finding at a site, so that the kernel continues"
+        allowed = settings.allowed_findings
+        return bool(allowed) and (code, self.kernel, self.program.sites[site].line) in allowed
+
     def location(self, site, active=None, lane=None):
         """Return the `Location` of a site and a thread.
 

@@ -56,6 +56,8 @@ class Synccheck:
             thread=group.position((*running_lanes, *absent_lanes)[0])[1],
         )
         if len(running_lanes):
+            if ctx.is_allowed('diverged', site) or ctx.is_allowed('grid_diverged', site):
+                return
             raise ctx.finding(
                 'synccheck',
                 'diverged',
@@ -76,6 +78,8 @@ class Synccheck:
             return
         is_absent = ~active & (group.live_lanes | (group.thread_index == 0))
         if is_absent.any():
+            if ctx.is_allowed('grid_diverged', site):
+                return
             block, thread = group.position(int(np.argmax(is_absent)))
             self.raise_grid_diverged(ctx, active, site, block, thread)
 
@@ -91,7 +95,7 @@ class Synccheck:
         if not self.enabled or active is group.all_lanes and (mask_bits == full_mask).all():
             return
         is_not_in_own_mask = active & ((mask_bits >> group.laneid.astype(np.uint64)) & 1 == 0)
-        if is_not_in_own_mask.any():
+        if is_not_in_own_mask.any() and not ctx.is_allowed('thread_not_in_mask', site):
             lane = int(np.argmax(is_not_in_own_mask))
             fields = dict(operation=operation, mask=int(mask_bits[lane]), full_mask=full_mask)
             raise ctx.finding('synccheck', 'thread_not_in_mask', site, reported_lane=lane, **fields)
@@ -100,7 +104,7 @@ class Synccheck:
         has_arrived = is_live & active[lanes_by_warp]
         is_in_mask = _bits_of_masks(lanes_by_warp, has_arrived, mask_bits) == 1
         is_absent = is_in_mask & is_live & ~has_arrived & has_arrived.any(1)[:, None]
-        if is_absent.any():
+        if is_absent.any() and not ctx.is_allowed('lane_in_other_branch', site):
             warp, lane = (int(i) for i in np.argwhere(is_absent)[0])
             reported_lane = int(lanes_by_warp[warp][has_arrived[warp]][0])
             raise ctx.finding(
@@ -112,7 +116,7 @@ class Synccheck:
 
         `source_lanes` are lanes of the group, -1 for none; `source_index` are their indices within the warp."""
         is_missing = active & ((source_lanes < 0) | ~active[source_lanes])
-        if self.enabled and is_missing.any():
+        if self.enabled and is_missing.any() and not ctx.is_allowed('source_lane', site):
             lane = int(np.argmax(is_missing))
             raise ctx.finding('synccheck', 'source_lane', site, reported_lane=lane, lane=int(source_index[lane]))
 

@@ -139,8 +139,8 @@ def make_pointer(array, name, regions):
 def _resolve_region(pointers, mask, access):
     """Find the array that contains the addresses of pointers whose region is unknown, for example loaded pointers.
 
-    Returns (region, byte offsets of all lanes, bytes per element), or None if no lane is active. Raises a finding if
-    no array contains the first address."""
+    Returns (region, byte offsets of all lanes, bytes per element), or None if no lane is active. If no array contains
+    the first address, raises a finding, or returns None if the user allows it."""
     ctx = current()
     itemsize = pointers.dtype.element_ty.size
     active_addresses = pointers.data[mask] if mask is not None and pointers.data.ndim else pointers.data
@@ -152,6 +152,8 @@ def _resolve_region(pointers, mask, access):
         if first_address <= active_addresses[0] < first_address + region.num_elements * region.itemsize:
             return _reinterpret(region, pointers.dtype.element_ty), pointers.data - region.address, itemsize
     code = 'null_pointer' if active_addresses[0] < 4096 else 'foreign_pointer'
+    if ctx.is_allowed(code):
+        return None
     raise finding(
         'memcheck', code, dict(access=access, address=int(active_addresses[0])), _lane_index(pointers.data, mask, 0)
     )
@@ -217,10 +219,11 @@ def _warn_if_undefined(undef_mask, mask, code):
 
 
 def _locate(pointers, mask, user_mask, access):
-    """Return (region, offsets of the active lanes); raises a finding if one of them is out of bounds.
+    """Return (region, offsets of the active lanes, their mask); raises a finding if one of them is out of bounds.
 
-    `user_mask` is the mask that the kernel passed, and `access` is 'read', 'write' or 'atomic'."""
-    region, offsets = pointers.region, pointers.data
+    If the user allows the finding, the returned mask lacks the lanes that are out of bounds; the region is None if no
+    lane remains. `user_mask` is the mask that the kernel passed, and `access` is 'read', 'write' or 'atomic'."""
+    region, offsets, all_active = pointers.region, pointers.data, mask
     _warn_if_undefined(pointers.undef_mask, mask, 'undefined_address')
     if region is not None and region.dtype is not pointers.dtype.element_ty:
         pointers = tensor(addresses(pointers), pointers.dtype)
@@ -228,40 +231,63 @@ def _locate(pointers, mask, user_mask, access):
     if region is None:
         resolved_pointers = _resolve_region(pointers, mask, access)
         if resolved_pointers is None:
-            return None, np.empty(0, np.int64)
+            return None, np.empty(0, np.int64), np.zeros(pointers.data.shape, bool)
         region, offsets, itemsize = resolved_pointers
-        if np.any((offsets if mask is None else offsets[mask] if offsets.ndim else offsets) % itemsize):
-            fields = dict(access=access, array=region.name, size=itemsize)
-            raise finding('memcheck', 'misaligned_pointer', fields, _lane_index(pointers.data, mask, 0))
+        if np.any(misaligned := _of_active_lanes(offsets, mask) % itemsize != 0):
+            if not current().is_allowed('misaligned_pointer'):
+                fields = dict(access=access, array=region.name, size=itemsize)
+                raise finding('memcheck', 'misaligned_pointer', fields, _lane_index(pointers.data, mask, 0))
+            mask = _without_lanes(offsets.shape, mask, misaligned)
         offsets = offsets // itemsize
-    if offsets.ndim == 0:
-        active_offsets = offsets.reshape(1)
-    else:
-        active_offsets = offsets.reshape(-1) if mask is None else offsets[mask]
+    active_offsets = _of_active_lanes(offsets, mask)
     relative_offsets = active_offsets - region.first_offset if region.first_offset else active_offsets
     if active_offsets.size and relative_offsets.view(np.uint64).max() >= region.num_elements:
-        _report_out_of_bounds(region, active_offsets, offsets, mask, user_mask is not None, access)
-    return region, active_offsets
+        skipped = _report_out_of_bounds(region, active_offsets, offsets, mask, user_mask is not None, access)
+        if skipped is not None:
+            mask = _without_lanes(offsets.shape, mask, skipped)
+            active_offsets = active_offsets[~skipped]
+    return region if active_offsets.size or mask is all_active else None, active_offsets, mask
+
+
+def _of_active_lanes(values, mask):
+    "Return the values of the active lanes, as an array of one axis"
+    if not values.ndim:
+        return values.reshape(1) if mask is None or mask else values.reshape(1)[:0]
+    return values.reshape(-1) if mask is None else values[mask]
+
+
+def _without_lanes(shape, mask, removed):
+    "Return a mask without some of its lanes; `removed` has one element per active lane"
+    result = np.ones(shape, bool) if mask is None else np.array(np.broadcast_to(mask, shape))
+    result[result] = ~removed
+    return result
 
 
 def _report_out_of_bounds(region, active_offsets, offsets, mask, has_mask, access):
-    "Report the first lane out of bounds, unless memcheck is disabled and the memory contains the elements"
+    """Report the first lane out of bounds, unless memcheck is disabled and the memory contains the elements.
+
+    If the user allows the finding, return, per active lane, whether it is out of bounds; else None."""
     if not current().memcheck and active_offsets.min() >= 0 and active_offsets.max() < region.size:
-        return  # an element of another array in the same memory
+        return None  # an element of another array in the same memory
     if not current().memcheck:
         problem = f'out-of-bounds {access} of {region.name}, outside the memory that contains it'
         raise compile_error(problem, 'Enable memcheck to see the element and the mask.')
-    bad_lanes = np.flatnonzero(
-        (active_offsets < region.first_offset) | (active_offsets >= region.first_offset + region.num_elements)
-    )
+    is_before = active_offsets < region.first_offset
+    is_bad = reported = is_before | (active_offsets >= region.first_offset + region.num_elements)
+    past_end_code = 'outside_masked' if has_mask else 'outside_program' if offsets.ndim else 'outside_single'
+    expanded_code = any(not stride and n > 1 for stride, n in zip(region.strides, region.shape)) and 'outside_expanded'
+    for code, has_code in (('outside_before', is_before), (expanded_code or past_end_code, ~is_before)):
+        if current().is_allowed(code):
+            reported = reported & ~has_code
+    bad_lanes = np.flatnonzero(reported)
+    if not bad_lanes.size:
+        return is_bad
     lane = _lane_index(offsets, mask, bad_lanes[0])
     num_others = bad_lanes.size - 1
     others_text = (
         f'; {num_others} more lane{"s are" if num_others > 1 else " is"} out of bounds, too' if num_others else ''
     )
     offset = int(active_offsets[bad_lanes[0]])
-    past_end_code = 'outside_masked' if has_mask else 'outside_program' if offsets.ndim else 'outside_single'
-    expanded_code = any(not stride and n > 1 for stride, n in zip(region.strides, region.shape)) and 'outside_expanded'
     code = 'outside_before' if offset < region.first_offset else expanded_code or past_end_code
     fields = dict(access=access, array=region.name, index=region.index_of(offset), shape=region.shape, more=others_text)
     if expanded_code and code == expanded_code:
@@ -321,9 +347,11 @@ def load(pointers, mask=None, other=None, volatile=False):
     element_type = pointers.dtype.element_ty
     if other is not None and mask is None:
         raise compile_error('tl.load with `other` requires `mask`', 'Pass a mask: its false lanes get `other`.')
-    pointers, active = _broadcast_mask(pointers, mask)
-    ctx = current()
-    region, active_offsets = _locate(pointers, active, mask, 'read') if active is None or active.ndim else (None, None)
+    pointers, unmasked = _broadcast_mask(pointers, mask)
+    active = unmasked
+    ctx, region, active_offsets = current(), None, None
+    if unmasked is None or unmasked.ndim:
+        region, active_offsets, active = _locate(pointers, unmasked, mask, 'read')
     if region is not None:
         _report_access(ctx, region, active_offsets, 'read', pointers, active)
     if active is None:
@@ -334,12 +362,16 @@ def load(pointers, mask=None, other=None, volatile=False):
     result = _masked_out_values(other, element_type, pointers.data.shape)
     if region is not None:
         result[active] = region.flat[active_offsets]
+    if active is not unmasked:
+        result[~active if unmasked is None else unmasked & ~active] = 0
     values = tensor(result[()], element_type)
+    if unmasked is None:
+        return values
     if other is None and ctx.initcheck:
-        values.undef_mask = np.broadcast_to(~active, pointers.data.shape)
+        values.undef_mask = np.broadcast_to(~unmasked, pointers.data.shape)
         ctx.masked_load_line = ctx.masked_load_line or learner_frame().f_lineno
     elif type(other) is tensor and other.undef_mask is not None:
-        values.undef_mask = np.broadcast_to(other.undef_mask, pointers.data.shape) & ~active
+        values.undef_mask = np.broadcast_to(other.undef_mask, pointers.data.shape) & ~unmasked
     return values
 
 
@@ -382,7 +414,7 @@ def store(pointers, value, mask=None):
     if active is not None and not active.ndim:
         return
     # First check the bounds, because lanes out of bounds may be the cause of the undefined values
-    region, active_offsets = _locate(pointers, active, mask, 'write')
+    region, active_offsets, active = _locate(pointers, active, mask, 'write')
     _warn_if_undefined(
         undef_mask if undef_mask is None else np.broadcast_to(undef_mask, shape), active, 'undefined_stored'
     )
@@ -505,7 +537,7 @@ def _atomic(name, pointers, value, mask, expected, sem):
     result = np.zeros(pointers.data.shape, element_type.np)
     if active is not None and not active.ndim:
         return tensor(result[()], element_type)
-    region, active_offsets = _locate(pointers, active, mask, 'atomic')
+    region, active_offsets, active = _locate(pointers, active, mask, 'atomic')
     _warn_if_undefined(
         undef_mask if undef_mask is None else np.broadcast_to(undef_mask, pointers.data.shape),
         active,
