@@ -448,6 +448,24 @@ __global__ void copies(const int *x, int *out) {
     out[threadIdx.x + 64] = s[threadIdx.x];
 }
 """
+SKIPPING = """
+__device__ int table[4];
+__global__ void skipping(const int *x, int *out, int *counts) {
+    __shared__ int s[64];
+    int t = threadIdx.x, *shared = s, *global = table;
+    s[t] = s[t + 32] = t;
+    out[t + 100000] = 7;
+    global[t] = 1;
+    shared[t + 64] = 7;
+    atomicAdd(&counts[t], 1);
+    if (t < 30) __syncthreads();
+    __syncthreads();
+    out[t] = x[t - 100000] + out[t + 100000] + s[t + 32] + global[t];
+    if (t < 20) return;
+    __syncthreads();
+    out[t] += shared[t + 64];
+}
+"""
 RACES_OF_PROGRAMS = """
 @triton.jit
 def several(a, b, c):
@@ -520,6 +538,17 @@ def test_accesses_out_of_bounds_are_skipped_after_allowed_findings():
     assert [line - lines[0] for line in lines] == [0, 1, 2, 5, 6, 6, 7, 9, 10, 10, 11]
     assert arrays[0].tolist() == [7, 2, 3, 4] and arrays[1][:, 1].tolist() == [6] * 4 and arrays[2].tolist() == [1, 1]
     assert TABLE.tolist() == [1] * 4
+
+
+def test_cuda_skips_accesses_out_of_bounds_after_allowed_findings():
+    "Far from all arrays a skipped read gives 0; a skipped write is undone"
+    kernel = cuda_kernel(SKIPPING).skipping
+    arrays = np.ones(32, np.int32), np.zeros(32, np.int32), np.zeros(4, np.int32)
+    codes = 'outside outside_shared outside outside diverged before outside diverged outside_shared skipped'.split()
+    kinds = ['synccheck' if code in ('skipped', 'diverged') else 'memcheck' for code in codes]
+    lines = lines_of_findings(kernel, (1, 32), arrays, [f'{kind} {code}' for kind, code in zip(kinds, codes)])
+    assert lines == [7, 9, 8, 10, 11, 13, 13, 12, 16, 15]
+    assert arrays[1].tolist() == [t + (t < 4) for t in range(32)] and arrays[2].tolist() == [1] * 4
 
 
 @pytest.mark.skipif(not find_spec('triton'), reason='the kernel is under its @triton.jit')

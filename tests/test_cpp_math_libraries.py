@@ -1,11 +1,13 @@
 """Programs of tests/cuda/libraries: what NVIDIA's libraries compute, on the emulator, and what other people's programs
 use next to them. Each file is one compilation for many checks."""
+import re
 from pathlib import Path
 
 import pytest
 from found import names
 from warm import run_python
 
+from gridstride import sim
 from gridstride.cpp.lint.compile_errors import CompileError
 from gridstride.cpp.program import run
 from gridstride.diagnostics.errors import DeviceAssert, KernelError
@@ -16,6 +18,22 @@ FOLDER = Path(__file__).parent/'cuda/libraries'
 def test_fourier_transforms_sparse_products_random_values_and_epilogues():
     "The program compares each with its definition, and prints the line of a difference"
     assert run((FOLDER/'libraries.cu').read_text(), 'libraries', ()) == 0
+
+
+def test_an_array_in_host_memory_is_a_finding_of_its_call():
+    "Of each array of each call; without memcheck the call returns an error"
+    source = (FOLDER/'libraries.cu').read_text()
+    lines, num_calls = source.splitlines(), 45
+    for call in range(num_calls):
+        with pytest.raises(KernelError) as e:
+            run(source, 'libraries', [str(call)])
+        assert (e.value.kind, e.value.code) == ('memcheck', 'library_memory')
+        # of a call that takes several lines, in a function object, the line may be that of the function object
+        nearby_lines = lines[e.value.line - 1:e.value.line + (0 if call < 3 else 8)]
+        assert re.search(r'cu(blas|fftExec|sparseSpMV|randGenerate)', ' '.join(nearby_lines)), (call, e.value.line)
+    assert run(source, 'libraries', [str(num_calls)]) == 0
+    with sim.options(checks='no memcheck'):
+        assert run(source, 'libraries', ['-1']) == 0
 
 
 DEVICE = """1226 1e00001 127108 -2147483648 7f80027f

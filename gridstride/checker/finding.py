@@ -243,7 +243,7 @@ def _may_continue(finding):
     if not finding.kernel or not finding.compiled_line:
         return False
     if finding.dialect == 'cuda':
-        return finding.kind != 'synccheck'  # where threads wait for each other
+        return finding.kind != 'synccheck' or finding.code in ('diverged', 'skipped')  # others wait for each other
     return finding.code in _CAN_CONTINUE[finding.dialect]
 
 

@@ -233,6 +233,10 @@ MESSAGES = {
         'Pass GPU memory: a thrust::device_vector, or a pointer from cudaMalloc. To copy between host and '
         'GPU, omit the policy: thrust::copy(first, last, result).',
     ),
+    ('memcheck', 'library_memory'): Message(
+        'a function of a CUDA library is called with an address that is not in GPU memory',
+        'Copy the array to the GPU, and pass the pointer from cudaMalloc.',
+    ),
     ('memcheck', 'device_memory_given'): Message(
         'thrust::{algorithm} with the policy thrust::host is called with an address on the GPU',
         'Write thrust::device instead, or copy to a thrust::host_vector first.',

@@ -116,6 +116,7 @@ Detector::Scope::~Scope() {
     if (has_shared_memory) unlock_all_shared();            // a finding may have ended an atomic operation
     // discards findings that a stopped launch did not report, because a later launch may run without checks
     detector.uninitialized_read.reset(), detector.uninitialized_in_launch.reset();
+    detector.undo_skipped_writes();
     detector.restore_variables(stops_launch);
 }
 

@@ -122,6 +122,7 @@ struct Detector : BlockDetectorState {
         uintptr_t lo;
         std::vector<char> bytes;
     };
+    std::vector<SavedVariable> skipped_writes;             // the old bytes of allowed writes that are out of bounds
     // The contents of device variables before the launch wrote to them
     std::vector<SavedVariable> saved_variables;
 
@@ -348,8 +349,9 @@ struct Detector : BlockDetectorState {
         if (memory.holds(a)) {
             Allocation *p = memory.at(a);
             if (!p || (p->usable_in != launch_id && !is_usable(*p)) || a < p->lo || a + n > p->hi)
-                return report_out_of_bounds(a, write, location);
-            if (write && p->is_constant) return report_constant_write(*p, a, location);
+                return report_out_of_bounds(a, write, location), skip_allowed_access(a, n, write);
+            if (write && p->is_constant)
+                return report_constant_write(*p, a, location), skip_allowed_access(a, n, write);
             if (write && p->checks_writes) save_variable(*p);
             if (__builtin_expect(has_unordered_operations, 0)) check_operations(a, n, write, location);
             const uintptr_t offset = a - reinterpret_cast<uintptr_t>(memory.base);
@@ -363,7 +365,9 @@ struct Detector : BlockDetectorState {
         if (Worker *block = w->block_of(reinterpret_cast<const char *>(a)))
             return access_other_block(*block, a, n, write, location);
         check_other_memory(a, write, location);
+        if (__builtin_expect(memory.surrounds(a), 0)) skip_allowed_access(a, n, write);
     }
+    void skip_allowed_access(uintptr_t a, unsigned n, bool write);
     void access_other_block(Worker &block, uintptr_t a, unsigned n, bool write, uint32_t location);
     bool has_acquired_start(const Worker &block) const;
     const Worker &holder_of(uintptr_t a) const {
@@ -380,7 +384,8 @@ struct Detector : BlockDetectorState {
         while (n) {
             const unsigned chunk = std::min(n, 4 - unsigned(off % 4));
             Cell &cell = c.word_cells[off / 4];
-            if (!p && !cell.owner) return report_out_of_bounds_shared(off, write, location);
+            if (!p && !cell.owner)
+                return report_out_of_bounds_shared(off, write, location), skip_allowed_access(a, n, write);
             if (chunk == 4 && !cell.has_byte_cells)
                 access_cell(cell, cell.owner, cell.written, a, 4, write, location, p);
             else {
@@ -507,6 +512,7 @@ struct Detector : BlockDetectorState {
         if (pending.active) compare_pending_writes();
     }
     void compare_pending_writes();
+    void undo_skipped_writes();
     // Returns whether `finish_step` must be called before another thread runs.
     bool has_open_step() const { return __builtin_expect(int(pending.active) | int(has_deferred_races), 0); }
     __attribute__((noinline, cold)) void finish_step(bool reports);

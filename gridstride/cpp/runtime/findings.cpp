@@ -406,6 +406,13 @@ void report_wrong_policy(const char *algorithm, bool device) {
     locate_caller("", current_finding.location);
     end_host_code();
 }
+void report_library_memory() {
+    if (!checks(memcheck)) return;
+    if (is_launch_stopped()) end_host_code();
+    begin_finding(Code::library_memory, {});
+    locate_caller("", current_finding.location);
+    end_host_code();
+}
 void wait_for_device() {
     if (on_device()) fail_at(Code::waits_in_kernel, {}, CALLER, 0);
 }

@@ -28,6 +28,8 @@ void print_finding(FILE *);               // for a process that Python does not 
 [[noreturn]] void end_host_code();       // after a finding
 // Stores a line; if the file is unknown, stores the byte 1 and a hash as its name, which `../finding.py` resolves.
 void set_source_line(Location &, int line);
+// Returns whether the user allows a finding on a line of the kernel, so that the kernel continues.
+bool is_allowed(Code, const Launch &, int line);
 void locate_finding(const void *pc, int line);   // stores location and thread of the current finding
 // `report` stores a finding of the current thread; `fail` also ends the launch, or the host code.
 void report(Code, Fields, const void *pc, int line);

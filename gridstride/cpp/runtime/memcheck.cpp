@@ -175,6 +175,27 @@ void Detector::report_out_of_bounds_shared(uintptr_t offset, bool write, uint32_
             {"shape", shape, nearest->shape.rank}},
         record);
 }
+// Skips an access that is out of bounds, after a finding that the user allows. The hook runs before the access, so that
+// happens, but it changes nothing: pages of no array are mapped and contain zeros, and a write is undone at the next step
+// of the thread.
+void Detector::skip_allowed_access(uintptr_t a, unsigned n, bool write) {
+    if (!checks(memcheck)) return;
+    for (uintptr_t page = a / memory.page * memory.page; page < a + n; page += memory.page) {
+        const Allocation *const allocation = memory.at(page);
+        if (memory.surrounds(page) && !(allocation && allocation->is_live))
+            mprotect(reinterpret_cast<void *>(page), memory.page, PROT_READ | PROT_WRITE);
+    }
+    if (!write) return;
+    const char *const bytes = reinterpret_cast<const char *>(a);
+    skipped_writes.push_back({a, {bytes, bytes + n}});
+    pending.active = true;
+}
+void Detector::undo_skipped_writes() {
+    for (; !skipped_writes.empty(); skipped_writes.pop_back()) {
+        const SavedVariable &write = skipped_writes.back();
+        memcpy(reinterpret_cast<void *>(write.lo), write.bytes.data(), write.bytes.size());
+    }
+}
 // Returns whether the address is mapped, but not part of the shadow memory.
 static bool is_mapped(uintptr_t address) {
     for (const Cells *shadow_cells : {&detector.cells, &detector.shared_cells})

@@ -209,6 +209,7 @@ void Detector::finish_step(bool reports) {
     if (reports) report_deferred_races();
 }
 void Detector::compare_pending_writes() {
+    if (!skipped_writes.empty()) undo_skipped_writes();
     pending.range = {};
     if (pending.store.bytes) check_stored_value();
     pending.active = has_undefined(*w);

@@ -23,7 +23,11 @@ bool Detector::is_allowed(Code code, const Access &access) const {
         set_line(access, location);
         entry->second = location.line;
     }
-    return allowed_findings.count({Field("code", code).string, base_name(w->launch->kernel), entry->second});
+    return gridstride::is_allowed(code, *w->launch, entry->second);
+}
+bool is_allowed(Code code, const Launch &launch, int line) {
+    if (allowed_findings.empty()) return false;
+    return allowed_findings.count({Field("code", code).string, base_name(launch.kernel), plain_line(line)});
 }
 void Detector::report_finding(Code code, Fields fields, const Access &access, const Access *other,
     const DeferredRace *deferred) {

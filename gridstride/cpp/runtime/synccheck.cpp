@@ -49,7 +49,9 @@ void check_barrier(Worker &w) {
     if (returned_rank >= 0 && other_rank < 0)
         return warn_about_returned_thread(w, w.line[first_rank], num_arrived, returned_rank);
     if (other_rank < 0) return;
-    if (claim_finding(w.state[w.slot[other_rank]] == done ? Code::skipped : Code::diverged,
+    const Code code = w.state[w.slot[other_rank]] == done ? Code::skipped : Code::diverged;
+    if (is_allowed(code, *w.launch, w.line[first_rank])) return;
+    if (claim_finding(code,
             {{"here", num_arrived}, {"threads", w.num_threads}, thread_field(w, other_rank)}))
         w.report_from_thread(first_rank);
     end_launch();

@@ -25,7 +25,7 @@ enum Kind {
     X(memcheck, host_reads) \
     X(memcheck, host_writes) X(memcheck, host_reads_symbol) X(memcheck, host_writes_symbol) \
     X(memcheck, host_symbol) X(memcheck, host_function) X(memcheck, host_virtual) X(memcheck, host_memory_given) \
-    X(memcheck, device_memory_given) X(memcheck, fault_outside) \
+    X(memcheck, device_memory_given) X(memcheck, library_memory) X(memcheck, fault_outside) \
     X(memcheck, fault_no_array) X(memcheck, fault_freed) X(memcheck, fault_null) X(memcheck, fault_address) \
     X(memcheck, misaligned) X(memcheck, misaligned_operand) X(memcheck, block_ended) X(memcheck, block_may_end) \
     X(memcheck, no_block) X(memcheck, copy_to_no_block) X(memcheck, memory_of_other_block) X(memcheck, bulk_bytes) \

@@ -16,10 +16,13 @@ struct DeviceAccessScope {
 };
 struct Array { const void *p; size_t bytes; bool is_written; };       // an array that a call reads or writes
 
-// Returns whether each array is inside an allocation of device memory.
+// Returns whether each array is inside an allocation of device memory. Reports an address that is not in device memory.
 inline bool are_on_device(const std::vector<Array> &arrays) {
     for (const Array &array : arrays)
-        if (array.bytes && !is_in_allocation(array.p, array.bytes)) return false;
+        if (array.bytes && !is_in_allocation(array.p, array.bytes)) {
+            if (!is_device(array.p)) report_library_memory();
+            return false;
+        }
     return true;
 }
 // Returns whether the address of a scalar is in the memory that the pointer mode of its call names.

@@ -605,6 +605,8 @@ GRIDSTRIDE_API bool is_launch_rejected();
 GRIDSTRIDE_API void report_host_only_call(const char *function, int line = __builtin_LINE());
 // reports a Thrust algorithm with the wrong execution policy
 [[noreturn]] GRIDSTRIDE_API void report_wrong_policy(const char *algorithm, bool device);
+// reports a library call with an address that is not in device memory; returns if memcheck is disabled
+GRIDSTRIDE_API void report_library_memory();
 // returns whether host code may access the device memory at `p`
 GRIDSTRIDE_API bool is_shared_with_host(const void *p) GRIDSTRIDE_NOT_READ(1);
 GRIDSTRIDE_API int print(const char *format, ...) __attribute__((format(printf, 1, 2)));
