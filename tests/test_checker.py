@@ -349,12 +349,21 @@ def endless(out):
     while True: out[cuda.threadIdx.x] += 1
 
 
-def test_the_time_limit_interrupts_a_kernel():
+@pytest.fixture(params=[signal.default_int_handler, signal.SIG_IGN], ids=['foreground', 'background'])
+def handler_of_interrupts(request):
+    "The handler of SIGINT, which a shell's background job ignores"
+    previous = signal.signal(signal.SIGINT, request.param)
+    yield request.param
+    signal.signal(signal.SIGINT, previous)
+
+
+def test_the_time_limit_interrupts_a_kernel(handler_of_interrupts):
     recorder = Recorder()
     with recorder.recording(), pytest.raises(KeyboardInterrupt) as e, worker.TimeLimit(1, recorder, None) as limit:
         endless[1, 32](np.zeros(32))
     line = endless.py_func.__code__.co_firstlineno + 2
     assert names(limit.interruption(e.value), 'endless', f'tests/test_checker.py, line {line}', 'out[cuda.threadIdx.x]')
+    assert signal.getsignal(signal.SIGINT) == handler_of_interrupts
     with worker.TimeLimit(600, recorder, None) as limit: pass
     assert limit.interruption() is None and limit._timer.finished.is_set()
 
@@ -542,7 +551,7 @@ def test_accesses_out_of_bounds_are_skipped_after_allowed_findings():
 
 def test_cuda_skips_accesses_out_of_bounds_after_allowed_findings():
     "Far from all arrays a skipped read gives 0; a skipped write is undone"
-    kernel = cuda_kernel(SKIPPING).skipping
+    kernel = cuda_kernel(SKIPPING)
     arrays = np.ones(32, np.int32), np.zeros(32, np.int32), np.zeros(4, np.int32)
     codes = 'outside outside_shared outside outside diverged before outside diverged outside_shared skipped'.split()
     kinds = ['synccheck' if code in ('skipped', 'diverged') else 'memcheck' for code in codes]

@@ -67,7 +67,8 @@ class ProgramFailed(Exception):
 class TimeLimit:
     """Interrupts the program after some seconds, as Ctrl-C does, so that its kernel and line can be reported.
 
-    A program that does not end is then ended, after a call of `end`."""
+    A program that does not end is then ended, after a call of `end`. SIGINT, which a shell's background job ignores, is
+    handled in the `with` block."""
 
     def __init__(
         self,
@@ -79,14 +80,20 @@ class TimeLimit:
         self.is_reached = False
         self.kernel = None  # the name of the kernel that was interrupted, if it is known
         self._timer = None
+        self._ignored_signal = False  # whether SIGINT was ignored before the `with` block
 
     def __enter__(self):
+        self._ignored_signal = self.seconds is not None and signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+        if self._ignored_signal:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
         self._call_later(self.seconds, self._interrupt)
         return self
 
     def __exit__(self, *exception):
         if self._timer:
             self._timer.cancel()
+        if self._ignored_signal:
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
 
     def _call_later(self, seconds, function):
         if seconds is not None:

@@ -175,9 +175,9 @@ void Detector::report_out_of_bounds_shared(uintptr_t offset, bool write, uint32_
             {"shape", shape, nearest->shape.rank}},
         record);
 }
-// Skips an access that is out of bounds, after a finding that the user allows. The hook runs before the access, so that
-// happens, but it changes nothing: pages of no array are mapped and contain zeros, and a write is undone at the next step
-// of the thread.
+// Skips an access that is out of bounds, after a finding that the user allows. The hook runs before the access, which
+// therefore happens, but changes nothing: pages of no array are mapped and contain zeros, and a write is undone at the
+// next step of the thread.
 void Detector::skip_allowed_access(uintptr_t a, unsigned n, bool write) {
     if (!checks(memcheck)) return;
     for (uintptr_t page = a / memory.page * memory.page; page < a + n; page += memory.page) {
