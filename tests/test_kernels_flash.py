@@ -55,7 +55,7 @@ def both(given, **how):
 
 
 @pytest.mark.slow
-def test_ragged_sizes_and_grouped_heads():
+def test_unaligned_sizes_and_grouped_heads():
     for rows, keys in ((1, 1), (191, 129), (193, 260)): both(qkv(1, 2, 2, rows, keys, 64))
 
 
@@ -145,7 +145,7 @@ def test_alibi():
 
 @pytest.fixture(scope='module', autouse=True)
 def at_once(request):
-    with one_unit(request, [test_ragged_sizes_and_grouped_heads, test_causal_with_lengths,
+    with one_unit(request, [test_unaligned_sizes_and_grouped_heads, test_causal_with_lengths,
                                  test_a_window_and_a_scale, test_mma_sync,
                                  test_gradients, test_gradients_of_masked_rows,
                                  *(partial(test_gradients_in_a_fixed_order, *values)

@@ -453,7 +453,7 @@ def overwritten(items):
             yield from (p.text for p in after(items, i) if metadata in written(p.text))
 
 
-@pytest.mark.parametrize('tile', some([(o,) for o in list(two_four.TILES)[:2]], 2))
+@pytest.mark.parametrize('tile', some([pytest.param(o) for o in list(two_four.TILES)[:2]], 2))
 def test_metadata_registers_are_kept_until_a_product_is_done(tile):
     "The tensor cores read them so long: without `keep` the compiler was seen to use them for other words before"
     call, _ = two_four.hopper_launch('bfloat16', 8192, 8192, 8192, False, H100, tile)

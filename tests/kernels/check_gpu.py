@@ -29,7 +29,7 @@ from gridstride.utils import check
 
 ROOT = Path(__file__).resolve().parents[2]
 MODULES = ['ladder.fp32', 'ladder.tensor_cores', 'ladder.hopper', 'gemm.skinny', 'gemm.bf16x6']
-RAGGED = [(1, 1, 1), (1, 9, 300), (127, 255, 65), (129, 257, 63), (1000, 10, 784), (300, 77, 5000), (513, 1031, 257),
+UNALIGNED = [(1, 1, 1), (1, 9, 300), (127, 255, 65), (129, 257, 63), (1000, 10, 784), (300, 77, 5000), (513, 1031, 257),
           (2049, 1023, 511), (50001, 10, 784), (20003, 1, 100), (9001, 12, 256), (7001, 20, 400),
           (30001, 23, 600), (50001, 32, 784), (6001, 16, 784), (2801, 13, 1792), (2333, 17, 1120), (97601, 24, 172)]
 EIGHTS = [(8, 8, 8), (1, 16, 304), (120, 264, 72), (136, 248, 56), (1000, 24, 784), (304, 80, 4992), (520, 1032, 264),
@@ -69,7 +69,7 @@ def each_rung_compiles_at_once():
 def products_are_right():
     """Through `matmul`, into NaN, with whatever kernel it takes; more than once, since a kernel's
     own memory must be clean after a run"""
-    for dtype, shapes in (('float32', RAGGED), ('bfloat16', EIGHTS)):
+    for dtype, shapes in (('float32', UNALIGNED), ('bfloat16', EIGHTS)):
         for i, (h, w, k) in enumerate(shapes):
             m, n = inputs(h, w, k, dtype, 'cuda', i)
             for _ in range(3):
