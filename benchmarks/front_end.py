@@ -1,5 +1,5 @@
 """Measure how long the front end of CUDA C takes for a megabyte of source of several kinds: to parse it, rewrite it for
-the emulator and look for code that nvcc refuses. No compiler runs.
+the emulator and look for code that nvcc rejects. No compiler runs.
 
     python front_end.py [BYTES] > front_end.txt
 """

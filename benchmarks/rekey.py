@@ -2,7 +2,7 @@
 
     python rekey.py matmul_ladder_kinds matmul_ladder_ladder_naive    # executes that chapter; the values stay
 
-The key of a recording identifies the sources that it was made from, and a lesson refuses a recording with another key
+The key of a recording identifies the sources that it was made from, and a lesson rejects a recording with another key
 (`bench/recording.py`). Comments of CUDA C are not part of the key (`bench/keys.py`).
 Name only recordings whose kernels compute the same as before; record the others again (`course.py record`). Listings in
 `CHAPTER_asm` have no key: they are made again, without a GPU.

@@ -339,4 +339,4 @@ def test_a_missing_sandbox_is_reported(tmp_path, servers, monkeypatch, capfd):
 
 
 def test_a_note_is_not_a_formula():
-    assert submissions._note('=1+1\n\x1b[1m') == "'=1+1 \\x1b[1m"
+    assert submissions._format_note('=1+1\n\x1b[1m') == "'=1+1 \\x1b[1m"

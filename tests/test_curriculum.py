@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 from gridstride.course import curriculum, learning_paths, lessons
-from gridstride.course.curriculum import LESSONS, PARTS, chapter_of, first_cell, lesson_of_file, part_of, relinked
+from gridstride.course.curriculum import LESSONS, PARTS, chapter_of, first_cell, lesson_of_file, part_of, update_links
 from found import names
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -101,7 +101,7 @@ def test_a_moved_lesson_takes_its_links_along():
     text = ('[lesson 99](99_cuda_c.ipynb#a), [99 CUDA C](99_cuda_c.ipynb), [the C](nbs/98b_cuda_c.ipynb), '
             '[99](99_nothing.ipynb) [01](lib/01_utils.ipynb)')
     number, file = next((o.number, o.file) for o in LESSONS if o.slug == 'cuda_c')
-    assert relinked(text) == (f'[lesson {number}]({file}#a), [{number} CUDA C]({file}), [the C](nbs/{file}), '
+    assert update_links(text) == (f'[lesson {number}]({file}#a), [{number} CUDA C]({file}), [the C](nbs/{file}), '
                               '[99](99_nothing.ipynb) [01](lib/01_utils.ipynb)')
 
 

@@ -21,8 +21,8 @@ def run(*args, **kw):
 
 def test_every_row_has_its_purpose_and_its_fix():
     bare = doctor.machine(path='', site=[], env={}, cuda='/nowhere', include='/nowhere', driver=lambda: (1, '13.0'),
-                          root=Path('/nowhere'), has=lambda o: False, python=(3, 8, 0), free=lambda: 0,
-                          launches=lambda: 'no way', system='linux')
+                          root=Path('/nowhere'), has_module=lambda o: False, python=(3, 8, 0), free=lambda: 0,
+                          no_launcher_reason=lambda: 'no way', system='linux')
     rows = doctor.examine(bare)
     assert [w for w, _, _ in rows] == [w for w, _, _ in doctor.CHECKS]
     for what, why, row in rows:
@@ -43,7 +43,7 @@ def test_what_is_needed_is_installed_by_pip_where_a_set_up_would_find_nothing_to
 def test_the_package_alone_gets_no_advice_on_the_course():
     "pip has installed it: there is no course.py next to it, and no .venv; NumPy is all that it needs"
     bare = dict(path='', site=[], env={}, cuda='/nowhere', include='/nowhere', root=Path('/nowhere'), pci='/nowhere',
-                has=lambda o: False, driver=lambda: (0, None), free=lambda: 2*10**9, system='linux')
+                has_module=lambda o: False, driver=lambda: (0, None), free=lambda: 2*10**9, system='linux')
     alone,course = examined(**bare, course=False),examined(**bare, course=True)
     advice = ' '.join(o.fix for o in alone.values())
     assert 'course.py' not in advice and '.venv' not in advice.replace(sys.executable, '') and '-c ' not in advice
@@ -61,10 +61,10 @@ def test_without_a_gpu_nothing_of_it_is_missing():
 def test_why_launches_take_long_is_a_row_where_there_is_a_gpu():
     asked = []
     def why(): return asked.append(1) or 'torch 3.0 has no such name'
-    assert examined(driver=lambda: (0, None), launches=why)['launches'].state == 'optional' and not asked
-    row = examined(driver=lambda: (1, '13.0'), launches=why)['launches']
+    assert examined(driver=lambda: (0, None), no_launcher_reason=why)['launches'].state == 'optional' and not asked
+    row = examined(driver=lambda: (1, '13.0'), no_launcher_reason=why)['launches']
     assert row.state == 'optional' and 'torch 3.0' in row.found
-    assert examined(driver=lambda: (1, '13.0'), launches=lambda: '')['launches'].state == 'ok'
+    assert examined(driver=lambda: (1, '13.0'), no_launcher_reason=lambda: '')['launches'].state == 'ok'
 
 
 @pytest.mark.slow
@@ -76,7 +76,7 @@ def test_why_launches_take_long_is_what_the_launcher_says():
 def test_a_check_that_fails_is_a_row():
     "Whatever a probe finds, there is a table"
     def bang(*args, **kw): raise RuntimeError('bang')
-    rows = examined(driver=bang, has=bang, free=bang, site=3, include=None, path=None, pci=None, python=None,
+    rows = examined(driver=bang, has_module=bang, free=bang, site=3, include=None, path=None, pci=None, python=None,
                     root=None, env=None)
     assert any('(RuntimeError: bang)' in r.found for r in rows.values())
     assert all(r.state in ('ok', 'missing', 'optional', 'mismatch') for r in rows.values())

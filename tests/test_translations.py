@@ -87,7 +87,8 @@ def source(text, context='a1'): return T.Source(context, text)
 @pytest.fixture
 def lesson():
     "A lesson of two cells, and its catalogue, translated"
-    old = T.updated(T.read_catalogue(T.path_of('pt_BR', 'no_lesson')), [source('# One'), source('Two `x`', 'b2')])
+    empty = T.read_catalogue(T.path_of('pt_BR', 'no_lesson'))
+    old = T.updated_catalogue(empty, [source('# One'), source('Two `x`', 'b2')])
     for m, text in zip([m for m in old if m.id], ('# Um', 'Dois `x`')): m.string = text
     cells = [dict(cell_type='markdown', id=i, source=[s]) for i, s in (('a1', '# One'), ('b2', 'Two `x`'))]
     return SimpleNamespace(catalogue=old, nb=dict(cells=cells))
@@ -98,7 +99,8 @@ def prose(nb): return [''.join(c['source']) for c in nb['cells']]
 
 def test_what_has_not_changed_keeps_its_translation(lesson):
     lesson.catalogue.header_comment = '# reviewed'
-    nb, english = T.translated_notebook(lesson.nb, T.updated(lesson.catalogue, [*map(source_of, lesson.nb['cells'])]))
+    new = T.updated_catalogue(lesson.catalogue, [*map(source_of, lesson.nb['cells'])])
+    nb, english = T.translated_notebook(lesson.nb, new)
     assert prose(nb) == ['# Um', 'Dois `x`'] and english == []
 
 
@@ -108,24 +110,24 @@ def source_of(cell): return source(''.join(cell['source']), cell['id'])
 def test_a_changed_cell_is_fuzzy_and_remains_english(lesson):
     lesson.nb['cells'][1]['source'] = ['Three `x`']
     assert T.translated_notebook(lesson.nb, lesson.catalogue)[1] == ['b2'], 'before the update, too'
-    new = T.updated(lesson.catalogue, [*map(source_of, lesson.nb['cells'])])
+    new = T.updated_catalogue(lesson.catalogue, [*map(source_of, lesson.nb['cells'])])
     (m,) = [m for m in new if m.fuzzy]
     assert (m.context, m.id, m.string) == ('b2', 'Three `x`', 'Dois `x`')
     nb, english = T.translated_notebook(lesson.nb, new)
-    assert prose(nb)[1] == 'Three `x`' and english == ['b2'] and T._stale(new) == ['b2']
-    again = T.updated(new, [*map(source_of, lesson.nb['cells'])])
+    assert prose(nb)[1] == 'Three `x`' and english == ['b2'] and T._fuzzy_messages(new) == ['b2']
+    again = T.updated_catalogue(new, [*map(source_of, lesson.nb['cells'])])
     assert [m.context for m in again if m.fuzzy] == ['b2'], 'until a translator removes the mark'
 
 
 def test_a_cell_that_is_gone_leaves_the_catalogue_and_a_new_one_enters(lesson):
-    new = T.updated(lesson.catalogue, [source('# One'), source('Three', 'c3')])
+    new = T.updated_catalogue(lesson.catalogue, [source('# One'), source('Three', 'c3')])
     assert [(m.context, m.string, m.fuzzy) for m in new if m.id] == [('a1', '# Um', False), ('c3', '', False)]
 
 
 def test_a_finding_that_is_reworded_keeps_the_translation_as_fuzzy(lesson):
-    old = T.updated(lesson.catalogue, [source('a race on {element}', ''), source('quite another text', '')])
+    old = T.updated_catalogue(lesson.catalogue, [source('a race on {element}', ''), source('quite another text', '')])
     for m in old: m.string = m.id and 'corrida em {element}'
-    new = T.updated(old, [source('a data race on {element}', ''), source('misaligned: {bytes}', '')])
+    new = T.updated_catalogue(old, [source('a data race on {element}', ''), source('misaligned: {bytes}', '')])
     assert [(m.string, m.fuzzy) for m in new if m.id] == [('corrida em {element}', True), ('', False)]
 
 

@@ -32,7 +32,7 @@ __all__ = [
     'lessons_by_part',
     'lesson_of_file',
     'first_cell',
-    'relinked',
+    'update_links',
     'lesson_table',
     'listing',
     'generated_texts',
@@ -1188,7 +1188,7 @@ _LINK = re.compile(r'\[([^\[\]]*)\]\(([\w./-]*?)(\d\d[a-z]?_\w+\.ipynb)(#[^)\s]*
 _LESSON_NUMBER = re.compile(r'^((?:[Ll]esson |[Cc]hapter )?)\d\d([a-z]?)(?=\b)')  # of a lesson, or of a chapter
 
 
-def relinked(text: str) -> str:
+def update_links(text: str) -> str:
     "Update the number and the file in each link to a lesson in Markdown"
 
     def link(m):
@@ -1275,7 +1275,7 @@ def _update_notebook(text, lesson, links):  # lesson: None for a notebook that i
         nb['cells'] = [first, setup_cell(), *[c for c in other_cells if not is_setup(c)]]
     for c in nb['cells']:
         if c['cell_type'] == 'markdown':
-            c['source'] = relinked(''.join(c['source'])).splitlines(True)
+            c['source'] = update_links(''.join(c['source'])).splitlines(True)
     return json.dumps(nb, indent=1, ensure_ascii=False) + '\n'
 
 
@@ -1289,7 +1289,7 @@ def generated_texts(
     root,  # of the repository
 ) -> dict:  # {path: text}
     "Return the content of each page and notebook with its generated parts updated, as `--write` writes it"
-    page_texts = {p: relinked(p.read_text(encoding='utf-8')) for p in _pages_with_links(root)}
+    page_texts = {p: update_links(p.read_text(encoding='utf-8')) for p in _pages_with_links(root)}
     readme, all_lessons = root / 'README.md', root / 'nbs/README.md'
     page_texts[readme] = _insert_table(page_texts[readme], 'clone', f'```bash\n{clone_commands(settings(root))}\n```')
     page_texts[readme] = _insert_table(page_texts[readme], 'links', _first_lesson_line(root))

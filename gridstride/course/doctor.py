@@ -56,13 +56,13 @@ def machine(
         site=sys.path,
         include=sysconfig.get_path('include'),
         driver=_driver,
-        launches=_no_launcher_reason,
+        no_launcher_reason=_no_launcher_reason,
         pci='/sys/bus/pci/devices',
         cuda='/usr/local/cuda',
         root=ROOT,
         course=(ROOT / 'course.py').is_file(),  # False: pip installed the package without the course
         user=getattr(os, 'geteuid', lambda: 1)(),
-        has=lambda name: importlib.util.find_spec(name) is not None,
+        has_module=lambda name: importlib.util.find_spec(name) is not None,
         free=lambda: shutil.disk_usage(ROOT).free,
     )
     return SimpleNamespace(**{**machine_info, **overrides})
@@ -157,7 +157,7 @@ def fix(
     return f'{sudo}{_INSTALL[manager]} {package.format(*machine_info.python)}'
 
 
-def _pip(machine_info, *args):
+def _pip_command(machine_info, *args):
     "Return the command that installs packages: into the course's environment, or into the one that runs this"
     pip_install = (
         '.venv/bin/python -m pip install -c constraints.txt'
@@ -184,7 +184,7 @@ def _python(machine_info):
 
 
 def _venv(machine_info):
-    missing_modules = [module for module in ('venv', 'ensurepip') if not machine_info.has(module)]
+    missing_modules = [module for module in ('venv', 'ensurepip') if not machine_info.has_module(module)]
     if missing_modules and not machine_info.course:
         return _COURSE_ONLY
     if missing_modules:
@@ -286,9 +286,11 @@ def _distribution(machine_info, name):
 def _row_for_absent(machine_info, name):
     "Return the row of a missing package: the set-up installs it, or pip if the set-up is complete"
     if not machine_info.course:
-        return Row('missing' if name == 'numpy' else 'optional', 'not installed', _pip(machine_info, name))
+        return Row('missing' if name == 'numpy' else 'optional', 'not installed', _pip_command(machine_info, name))
     has_environment = environment_version(Path(machine_info.root) / '.venv')
-    return Row('missing', 'not installed', _pip(machine_info, name) if has_environment else 'python3 course.py setup')
+    return Row(
+        'missing', 'not installed', _pip_command(machine_info, name) if has_environment else 'python3 course.py setup'
+    )
 
 
 def _required_check(name):
@@ -310,7 +312,7 @@ def _optional_check(name, system=None):
             return Row('ok', distribution.version)
         if system and machine_info.system != system:
             return Row('optional', f'not available for {machine_info.system}')
-        return Row('optional', 'not installed', _pip(machine_info, name))
+        return Row('optional', 'not installed', _pip_command(machine_info, name))
 
     return check
 
@@ -362,7 +364,9 @@ def _torch(machine_info):
         return _row_for_absent(machine_info, 'torch')
     num_gpus, newest_cuda = machine_info.driver()
     if has_gpu(machine_info) and not cuda:
-        return Row('mismatch', f'{build}, but this machine has a GPU', _pip(machine_info, '--force-reinstall torch'))
+        return Row(
+            'mismatch', f'{build}, but this machine has a GPU', _pip_command(machine_info, '--force-reinstall torch')
+        )
     if num_gpus and _major(newest_cuda) < _major(cuda):
         return Row(
             'mismatch', f'{build}, but the driver supports CUDA {newest_cuda} at most', fix('driver', machine_info)
@@ -423,11 +427,11 @@ def _toolkit_fix(cuda, machine_info):
 def _ninja(machine_info):
     ninja_path = _find_program(machine_info, 'ninja', 'ninja-build')
     if not ninja_path:
-        return Row('optional', 'not found', _pip(machine_info, 'ninja'))
+        return Row('optional', 'not found', _pip_command(machine_info, 'ninja'))
     return Row('ok', _output_of(ninja_path, '--version') or ninja_path)
 
 
-def _header(machine_info):
+def _python_header(machine_info):
     header_path = Path(machine_info.include) / 'Python.h'
     return (
         Row('ok', str(header_path))
@@ -440,7 +444,7 @@ def _launcher(machine_info):
     "Check whether compiled code (`cpp/launcher.cpp`) launches kernels on a GPU, or ctypes, which is slower"
     if not machine_info.driver()[0]:
         return Row('optional', 'none; not needed without a GPU')
-    if reason := machine_info.launches():
+    if reason := machine_info.no_launcher_reason():
         return Row('optional', f'by ctypes, which is slower: {reason}', _launcher_fix(machine_info))
     return Row('ok', 'by compiled code')
 
@@ -471,7 +475,7 @@ def _assembly(machine_info):
         f'no {name}' for name, installed in (('NVRTC', nvrtc), ('nvdisasm', disassembler)) if not installed
     )
     packages = "-e '.[asm]'" if machine_info.course else 'nvidia-cuda-nvrtc nvidia-cuda-nvdisasm'
-    return Row('optional', f'{problem}: lessons show recorded results', _pip(machine_info, packages))
+    return Row('optional', f'{problem}: lessons show recorded results', _pip_command(machine_info, packages))
 
 
 CHECKS = [  # (requirement, its purpose, the function that checks it)
@@ -486,7 +490,7 @@ CHECKS = [  # (requirement, its purpose, the function that checks it)
     ('numba', 'kernels in Numba', _optional_check('numba')),
     ('triton', 'kernels in Triton', _optional_check('triton', system='linux')),
     ('ninja', "torch's load_inline", _ninja),
-    ('Python.h', "torch's load_inline, quick launches on a GPU", _header),
+    ('Python.h', "torch's load_inline, quick launches on a GPU", _python_header),
     ('GPU, driver', 'speed', _gpu),
     ('nvcc', 'CUDA C on a GPU', _nvcc),
     ('launches', 'short calls from Python on a GPU', _launcher),

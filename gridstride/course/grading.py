@@ -284,7 +284,7 @@ def _common_mistake(fn) -> str:
     return ''
 
 # %% ../../nbs/lib/03_exercise.ipynb #46d8a4dc
-def _remember(name, is_solved):
+def _record_try(name, is_solved):
     "Add a try of `name` to the progress file, which is replaced in one step; tries after the solution do not count"
     days, tries, path = read_progress(), read_tries(), progress_file()
     if name in days:
@@ -413,12 +413,12 @@ def _judge_and_record(p, fn):
             _judge(p, fn, warned)
     except BaseException:
         with suppress(OSError, ValueError):  # reported when the answer is right
-            _remember(p.name, is_solved=False)
+            _record_try(p.name, is_solved=False)
         raise
     print(f'{p.name}: right, on all {len(p.cases)} cases')
     _solved_here.add(p.name)
     try:
-        _remember(p.name, is_solved=True)
+        _record_try(p.name, is_solved=True)
     except (OSError, ValueError) as e:
         print(f'(progress was not saved: {e})')
 

@@ -115,7 +115,7 @@ class _Worker:
         self.problems = {name: deepcopy(p) for name, p in grading.problems.items()}
         self.exercise = grading.exercise = import_module('gridstride.course').exercise = _make_exercise(self.answers)
         self.shell = _make_shell()
-        self.watch = _CheatDetector(header['chapter'])
+        self.cheat_detector = _CheatDetector(header['chapter'])
         wire.send(self.sock, dict(op='started'))
 
     def cell(self, header):
@@ -129,14 +129,14 @@ class _Worker:
     def judge(self, header):
         "Judge the answer to one exercise; send the verdict"
         name = header['name']
-        self.watch.is_judging = True
+        self.cheat_detector.is_judging = True
         try:
             with _time_limit(header['seconds']), self.show_warnings_once() as warned:
                 self.judge_answer(self.problems[name], self.answers[name], warned)
-            rejection = self.watch.describe_cheats()
+            rejection = self.cheat_detector.describe_cheats()
         except BaseException as e:
             rejection = f'{type(e).__name__}: {e}'[:1000]
-        self.watch.is_judging = False
+        self.cheat_detector.is_judging = False
         wire.send(
             self.sock, dict(op='verdict', secret=header['secret'], name=name, solved=not rejection, reason=rejection)
         )

@@ -96,17 +96,17 @@ class Barrier:
         current_thread().go.acquire()
         if self.error: raise BrokenBarrierError
 
-    def _stop(self, thread, where):
-        "Move `thread` to the list `where`; the last running thread to stop resumes others"
+    def _stop(self, thread, group):
+        "Move `thread` to the list `group`; the last running thread to stop resumes others"
         with self.lock:
             self.running.discard(thread)
-            where.append(thread)
+            group.append(thread)
             if not self.running: self._resume_ready()
 
     def _resume_ready(self):
         "Resume the threads at an open barrier; with an `order`, one at a time"
         if not self.ready:
-            if self.waiting and self.left and not self.error: self.error = self._missing()
+            if self.waiting and self.left and not self.error: self.error = self._deadlock()
             self.ready,self.waiting = self._ordered(self.waiting),[]
         now = self.ready[:1] if self.order and not self.error else self.ready
         self.ready = self.ready[len(now):]
@@ -119,8 +119,8 @@ class Barrier:
         if self.order=='shuffle': self.random.shuffle(threads)
         return threads
 
-    def _missing(self):
-        "Make the error that names a thread that has ended and one that waits"
+    def _deadlock(self):
+        "Return the error for a deadlock: it names a thread that has ended and one that waits"
         def first(threads): return min(threads, key=lambda t: t.number).name
         more = f' and {len(self.left)-1} more have' if len(self.left)>1 else ' has'
         return RuntimeError(f'{first(self.left)}{more} left, and {len(self.waiting)} wait at a barrier for them, '
@@ -128,7 +128,7 @@ class Barrier:
             'guard the data, not the barrier')
 
 # %% ../../nbs/04_threads_and_barriers.ipynb #45b8c2dc
-def _report(barrier, f, args):
+def _run_thread(barrier, f, args):
     "Run the kernel in one thread, after the start signal, and record its error"
     me = current_thread()
     me.go.acquire()
@@ -143,7 +143,7 @@ def _report(barrier, f, args):
 
 def _run_block(barrier, f, calls):
     "Run `f(*args)` in one thread per (name, args) of `calls`; raise the error that broke the barrier, if any"
-    threads = [Thread(target=_report, args=(barrier, f, args), name=name, daemon=True) for name,args in calls]
+    threads = [Thread(target=_run_thread, args=(barrier, f, args), name=name, daemon=True) for name,args in calls]
     for i,t in enumerate(threads): t.number,t.go = i,Semaphore(0)
     for t in threads: t.start()
     barrier.waiting = list(threads)
@@ -156,7 +156,7 @@ def _run_block(barrier, f, calls):
     if barrier.error: raise barrier.error
 
 # %% ../../nbs/04_threads_and_barriers.ipynb #030b2b97
-def _name(block, thread):
+def _thread_name(block, thread):
     def xyz(p): return f'({p.x},{p.y})' if p.z==0 else f'({p.x},{p.y},{p.z})'
     return f'thread {xyz(thread)} of block {xyz(block)}'
 
@@ -173,6 +173,6 @@ def run_barrier(f,          # the kernel: called as f(blockIdx, threadIdx, block
     blockDim,args = block_size(threads),arrays(args)
     for blockIdx in positions(blocks):
         shared,syncb = np.full(sh_sz, np.nan, np.float32),Barrier(order, seed)
-        calls = [(_name(blockIdx, threadIdx), (blockIdx, threadIdx, blockDim, shared, syncb, *args))
+        calls = [(_thread_name(blockIdx, threadIdx), (blockIdx, threadIdx, blockDim, shared, syncb, *args))
                  for threadIdx in positions(blockDim)]
         _run_block(syncb, f, calls)

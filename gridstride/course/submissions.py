@@ -110,22 +110,22 @@ def _run_cells(process, cells, seconds, results, skipped_cells, current_cell):
         if i in skipped_cells:
             continue
         current_cell[0] = i
-        reply = _ask(process, dict(op='cell', source=source, seconds=seconds), seconds)
+        reply = _request(process, dict(op='cell', source=source, seconds=seconds), seconds)
         names = reply.get('answers')
         for name in results.keys() & set(map(str, names if isinstance(names, list) else [])):
             if not results[name][0]:
-                results[name] = _verdict(process, name, seconds)
+                results[name] = _request_verdict(process, name, seconds)
 
 
-def _ask(process, header, seconds):
+def _request(process, header, seconds):
     process.send(header)
     return process.receive(timeout=seconds + _GRACE_SECONDS)[0]
 
 
-def _verdict(process, name, seconds):
+def _request_verdict(process, name, seconds):
     "Request a verdict; return (solved, note)"
     secret = secrets.token_hex(16)
-    reply = _ask(process, dict(op='judge', name=name, secret=secret, seconds=seconds), seconds)
+    reply = _request(process, dict(op='judge', name=name, secret=secret, seconds=seconds), seconds)
     if reply.get('secret') != secret or reply.get('name') != name:
         raise wire.ProcessEnded('type', 'the submission forged a verdict')
     return reply.get('solved') is True, str(reply.get('reason'))
@@ -146,7 +146,7 @@ def grade_notebook(
         process = processes.Process(submission, 'lesson', seconds, worker=f'{__package__}.notebook_worker')
         try:
             with process:
-                _ask(process, dict(op='start', chapter=lesson.chapter), _START_SECONDS)
+                _request(process, dict(op='start', chapter=lesson.chapter), _START_SECONDS)
                 _run_cells(process, code(nb), seconds, results, skipped_cells, current_cell)
                 break
         except wire.ProcessEnded as e:
@@ -172,7 +172,7 @@ def _format_isolation(isolation):
     return f'no: {", ".join(missing_protections)}' if missing_protections else 'yes'
 
 
-def _note(text):
+def _format_note(text):
     "Return a note as one line that a spreadsheet does not interpret as a formula"
     line = escape_controls(' '.join(text.split()))[:_MAX_NOTE]
     return f"'{line}" if line[:1] in tuple('=+-@') else line
@@ -199,7 +199,7 @@ def grade(
         isolation_text = _format_isolation(isolation)
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as e:
         results, isolation_text = dict.fromkeys(names, (False, f'the file is not a notebook: {e}')), ''
-    student_and_lesson = _note(submission.student), submission.lesson.number
+    student_and_lesson = _format_note(submission.student), submission.lesson.number
     return [
         [
             *student_and_lesson,
@@ -208,7 +208,7 @@ def grade(
             *_tries_and_minutes(submission.progress_file, name),
             isolation_text,
         ]
-        + [_note('' if is_solved else note)]
+        + [_format_note('' if is_solved else note)]
         for name, (is_solved, note) in results.items()
     ]
 
@@ -233,21 +233,21 @@ def main(argv=None) -> int:  # exit status
     for submission in submissions:
         rows += grade(submission, args.seconds)
         print(_summary(submission, rows), file=sys.stderr, flush=True)
-    _write(rows, args.csv)
+    _write_table(rows, args.csv)
     processes.stop()
     return 0
 
 
 def _summary(submission, rows):
     "Return a line on the notebook that was graded last"
-    own_rows = [row for row in rows if row[:2] == [_note(submission.student), submission.lesson.number]]
+    own_rows = [row for row in rows if row[:2] == [_format_note(submission.student), submission.lesson.number]]
     num_solved = sum(row[3] == 'yes' for row in own_rows)
     isolation_text = own_rows[0][6] if own_rows else ''
     warning = f'; not isolated on this system: {isolation_text[4:]}' if isolation_text.startswith('no: ') else ''
     return f'{submission.path}: {num_solved} of {len(own_rows)} exercises solved{warning}'
 
 
-def _write(rows, path):
+def _write_table(rows, path):
     "Write the table to a file, or to the standard output if `path` is None"
     with open(path, 'w', encoding='utf-8', newline='') if path else open(1, 'w', closefd=False) as f:
         csv.writer(f).writerows([COLUMNS, *rows])

@@ -42,7 +42,7 @@ __all__ = [
     'translated_notebook',
     'unreviewed_notice',
     'update',
-    'updated',
+    'updated_catalogue',
 ]
 
 LOCALE = NBS / 'locale'
@@ -92,8 +92,8 @@ def _finding_sources():
 
 def _finding_texts():
     "Yield (template, name of its row) of all tables"
-    for (kind, code), words in messages.MESSAGES.items():
-        for text in words:
+    for (kind, code), message in messages.MESSAGES.items():
+        for text in message:
             yield from ((template, f'{kind} {code}') for template in _templates(text))
     for name, text in chain(messages.HINTS.items(), messages.PHRASES.items(), messages.FRAGMENTS.items()):
         yield from ((template, name) for template in _templates(text))
@@ -131,7 +131,7 @@ def read_catalogue(path):  # a `babel.messages.catalog.Catalog`
     return Catalog(path.parent.name, header_comment=comment, msgid_bugs_address=address, fuzzy=False)
 
 
-def updated(
+def updated_catalogue(
     catalogue,
     sources,  # the current strings, as `sources_of` returns them
 ):  # a new catalogue
@@ -170,7 +170,7 @@ def _find_earlier(source, removed):
 def update(language, name):
     "Write a catalogue with the current strings"
     path = path_of(language, name)
-    catalogue = updated(read_catalogue(path), sources_of(name))
+    catalogue = updated_catalogue(read_catalogue(path), sources_of(name))
     path.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(path, _po_text(catalogue))
 
@@ -265,7 +265,7 @@ def build(language, slug, folder):  # (path of the notebook, ids of the cells th
 # The command
 
 
-def _stale(catalogue):
+def _fuzzy_messages(catalogue):
     "Return the context of each fuzzy message, or the beginning of its source string if it has no context"
     return [m.context or f'{m.id[:40]}...' for m in catalogue if m.id and m.fuzzy]
 
@@ -277,7 +277,12 @@ def table() -> Table:
         catalogue = read_catalogue(path)
         num_translated = sum(bool(m.string) and not m.fuzzy for m in catalogue if m.id)
         rows.append(
-            (path.parent.name, path.stem, f'{num_translated} of {len(catalogue)}', ', '.join(_stale(catalogue)))
+            (
+                path.parent.name,
+                path.stem,
+                f'{num_translated} of {len(catalogue)}',
+                ', '.join(_fuzzy_messages(catalogue)),
+            )
         )
     return Table(('<language', '<catalogue', 'translated', '<fuzzy'), rows)
 

@@ -225,7 +225,7 @@ def _warn_of_operation(operation):
 
 
 def _make_operator(name, is_reflected):
-    "Return a method of `DeviceArray` that computes, or refuses, an operation with a number or an array"
+    "Return a method of `DeviceArray` that computes, or rejects, an operation with a number or an array"
     compute = getattr(operator, f'__{name}__')
 
     def operate(self, other):

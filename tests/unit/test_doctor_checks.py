@@ -64,7 +64,7 @@ def test_the_fix_depends_on_the_package_manager(debian, programs):
 def test_an_old_python_and_one_without_ensurepip(debian, programs):
     old = machine(python=(3, 8, 1), system='linux', path=programs(pacman=''), user=1)
     assert doctor._python(old) == Row('missing', '3.8.1, which is too old', 'sudo pacman -S python')
-    bare = machine(**{**vars(debian), 'has': lambda o: o != 'ensurepip'})
+    bare = machine(**{**vars(debian), 'has_module': lambda o: o != 'ensurepip'})
     assert doctor._venv(bare) == Row('missing', 'no module ensurepip', 'sudo apt install python3.11-venv')
 
 
