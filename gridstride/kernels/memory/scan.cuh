@@ -20,16 +20,16 @@ __device__ int state_of(Word w) { return w >> 32; }
 __device__ Sum sum_of(Word w) { unsigned bits = (unsigned)w; Sum s; memcpy(&s, &bits, 4); return s; }
 
 __device__ Sum previous_lane(Sum x) {                         // returns the value of the previous lane, 0 to lane 0
-    Sum before = __shfl_up_sync(~0u, x, 1);
-    return threadIdx.x % 32 ? before : Sum(0);
+    Sum previous = __shfl_up_sync(~0u, x, 1);
+    return threadIdx.x % 32 ? previous : Sum(0);
 }
 
 __device__ Sum warp_scan(Sum x) {                           // inclusive scan over the lanes of a warp
     int lane = threadIdx.x % 32;
     #pragma unroll
     for (int d = 1; d < 32; d *= 2) {
-        Sum before = __shfl_up_sync(~0u, x, d);
-        if (lane >= d) x += before;
+        Sum previous = __shfl_up_sync(~0u, x, d);
+        if (lane >= d) x += previous;
     }
     return x;
 }
@@ -42,7 +42,7 @@ __device__ void store(Vector *dst, Vector vector) {                // with a str
 // Called by all lanes of a warp: returns the sum of all tiles of the row before tile `t`; reads 32 tiles at a time.
 __device__ Sum look_back(const volatile Word *status, int t) {
     int lane = threadIdx.x % 32;
-    Sum before = 0;
+    Sum prefix = 0;
     for (t -= 1 + lane;; t -= 32) {
         Word w = t >= 0 ? status[t] : pack_word(PREFIX, 0);        // before the row begins: nothing to add
         while (__any_sync(~0u, state_of(w) == INVALID)) {
@@ -53,14 +53,14 @@ __device__ Sum look_back(const volatile Word *status, int t) {
         int nearest = ends ? __ffs(ends) - 1 : 31;          // the nearest tile with an inclusive prefix
         Sum x = lane <= nearest ? sum_of(w) : 0;
         for (int d = 16; d > 0; d /= 2) x += __shfl_xor_sync(~0u, x, d);
-        before += x;
-        if (ends) return before;
+        prefix += x;
+        if (ends) return prefix;
     }
 }
 
 __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
 scan_rows(const Elem *x, Elem *out, Word *status, Word *ticket, long long width, int tiles) {    // tiles: per row
-    __shared__ Sum before_warp[WARPS];
+    __shared__ Sum warp_prefixes[WARPS];
     __shared__ int tile_index;
     int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     // tiles are numbered in the order in which blocks start, so no block waits for one that has not started
@@ -96,28 +96,28 @@ scan_rows(const Elem *x, Elem *out, Word *status, Word *ticket, long long width,
         vector_sums[l] = warp_total + previous_lane(vector_sums[l]);  // the sum of the warp's preceding elements
         warp_total += load_sum;
     }
-    if (lane == 0) before_warp[warp] = warp_total;
+    if (lane == 0) warp_prefixes[warp] = warp_total;
     __syncthreads();
     if (warp == 0) {
-        Sum inclusive = warp_scan(lane < WARPS ? before_warp[lane] : Sum(0)), tile = __shfl_sync(~0u, inclusive, 31);
+        Sum inclusive = warp_scan(lane < WARPS ? warp_prefixes[lane] : Sum(0)), tile = __shfl_sync(~0u, inclusive, 31);
         Sum exclusive = previous_lane(inclusive);             // the sum of the warps before warp `lane`
-        Sum before = 0;
+        Sum prefix = 0;
         if (tiles > 1) {
             volatile Word *row_status = status + (size_t)row * tiles;
             if (t > 0) {
                 if (lane == 0) row_status[t] = pack_word(AGGREGATE, tile);
-                before = look_back(row_status, t);
+                prefix = look_back(row_status, t);
             }
-            if (lane == 0) row_status[t] = pack_word(PREFIX, before + tile);
+            if (lane == 0) row_status[t] = pack_word(PREFIX, prefix + tile);
         }
-        if (lane < WARPS) before_warp[lane] = before + exclusive;
+        if (lane < WARPS) warp_prefixes[lane] = prefix + exclusive;
     }
     __syncthreads();
-    Sum before = before_warp[warp];
+    Sum prefix = warp_prefixes[warp];
     #pragma unroll
     for (int l = 0; l < VECS_PER_THREAD; l++) {
         Vector vector;
-        for (int v = 0; v < V; v++) vector.data[v] = Elem(before + vector_sums[l] + in_vector[l][v]);
+        for (int v = 0; v < V; v++) vector.data[v] = Elem(prefix + vector_sums[l] + in_vector[l][v]);
         if (is_full) store((Vector *)(dst + first + l * WARP_LOAD), vector);
         else
             for (int v = 0; v < V; v++)

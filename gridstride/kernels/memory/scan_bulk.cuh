@@ -20,16 +20,16 @@ __device__ Sum warp_sum(Sum x) {                            // returns the sum o
 }
 
 __device__ Sum previous_lane(Sum x) {                         // returns the value of the previous lane, 0 to lane 0
-    Sum before = __shfl_up_sync(~0u, x, 1);
-    return threadIdx.x % 32 ? before : Sum(0);
+    Sum previous = __shfl_up_sync(~0u, x, 1);
+    return threadIdx.x % 32 ? previous : Sum(0);
 }
 
 __device__ Sum warp_scan(Sum x) {                           // inclusive scan over the lanes of a warp
     int lane = threadIdx.x % 32;
     #pragma unroll
     for (int d = 1; d < 32; d *= 2) {
-        Sum before = __shfl_up_sync(~0u, x, d);
-        if (lane >= d) x += before;
+        Sum previous = __shfl_up_sync(~0u, x, d);
+        if (lane >= d) x += previous;
     }
     return x;
 }
@@ -38,7 +38,7 @@ __global__ void __launch_bounds__(THREADS)
 scan_bulk(const Elem *x, Elem *out, Word *status, long long width, int tiles) {
     extern __shared__ __align__(128) char ring[];
     __shared__ u64 filled[STAGES];
-    __shared__ Sum warp_sums[WARPS], before_warp[2][WARPS], before_tile;
+    __shared__ Sum warp_sums[WARPS], warp_prefixes[2][WARPS], tile_prefix;
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, block = blockIdx.x;
     const int rounds = (tiles - block + BLOCKS - 1) / BLOCKS;                // of this block
     const long long full_tiles = width / TILE;
@@ -56,7 +56,7 @@ scan_bulk(const Elem *x, Elem *out, Word *status, long long width, int tiles) {
     }
     __syncthreads();
 
-    Sum before_round = 0;                                   // in warp 0: the sum of all elements before this round
+    Sum round_prefix = 0;                                   // in warp 0: the sum of all elements before this round
     // sum the tile of `next_round`, and write the result of the tile of `current_round`
     for (int next_round = 0; next_round <= rounds; next_round++) {
         const int current_round = next_round - 1;
@@ -89,29 +89,29 @@ scan_bulk(const Elem *x, Elem *out, Word *status, long long width, int tiles) {
         if (threadIdx.x == 0 && next_round >= 2) fill(next_round - 2 + STAGES);
         if (warp == 0) {
             if (next_round < rounds) {
-                Sum inclusive = warp_scan(lane < WARPS ? warp_sums[lane] : Sum(0)), before = previous_lane(inclusive);
-                if (lane < WARPS) before_warp[next_round % 2][lane] = before;
+                Sum inclusive = warp_scan(lane < WARPS ? warp_sums[lane] : Sum(0)), prefix = previous_lane(inclusive);
+                if (lane < WARPS) warp_prefixes[next_round % 2][lane] = prefix;
                 if (lane == 31) ((volatile Word *)status)[tile(next_round)] = pack_word(inclusive);
             }
             if (current_round >= 0) {
-                Sum before = 0, sum_of_round = 0;
+                Sum prefix = 0, sum_of_round = 0;
                 #pragma unroll
                 for (int a = 0; a < WORDS_PER_LANE; a++) {
                     int b = a * 32 + lane;
                     while (words[a] == 0) words[a] = ((volatile Word *)status)[(long long)current_round * BLOCKS + b];
                     sum_of_round += sum_of(words[a]);
-                    if (b < block) before += sum_of(words[a]);
+                    if (b < block) prefix += sum_of(words[a]);
                 }
-                before = warp_sum(before);
-                if (lane == 0) before_tile = before_round + before;
-                before_round += warp_sum(sum_of_round);
+                prefix = warp_sum(prefix);
+                if (lane == 0) tile_prefix = round_prefix + prefix;
+                round_prefix += warp_sum(sum_of_round);
             }
         }
         __syncthreads();
         if (current_round < 0) continue;
         const Elem *elements = (const Elem *)(ring + current_round % STAGES * TILE_BYTES) + warp * WARP_TILE;
         const long long first = tile(current_round) * TILE + warp * WARP_TILE + lane * V;
-        Sum before = before_tile + before_warp[current_round % 2][warp];
+        Sum prefix = tile_prefix + warp_prefixes[current_round % 2][warp];
         Sum in_vector[VECS_PER_THREAD][V], vector_sums[VECS_PER_THREAD];  // prefix sums in a vector, in a load
         #pragma unroll
         for (int l = 0; l < VECS_PER_THREAD; l++) {
@@ -121,14 +121,14 @@ scan_bulk(const Elem *x, Elem *out, Word *status, long long width, int tiles) {
         }
         #pragma unroll
         for (int l = 0; l < VECS_PER_THREAD; l++) {
-            Sum load_sum = __shfl_sync(~0u, vector_sums[l], 31), prefix = before + previous_lane(vector_sums[l]);
+            Sum load_sum = __shfl_sync(~0u, vector_sums[l], 31), load_prefix = prefix + previous_lane(vector_sums[l]);
             Vector vector;
-            for (int v = 0; v < V; v++) vector.data[v] = Elem(prefix + in_vector[l][v]);
+            for (int v = 0; v < V; v++) vector.data[v] = Elem(load_prefix + in_vector[l][v]);
             if (tile(current_round) < full_tiles) __stcg((uint4 *)(out + first + l * WARP_LOAD), *(uint4 *)&vector);
             else
                 for (int v = 0; v < V; v++)
                     if (first + l * WARP_LOAD + v < width) out[first + l * WARP_LOAD + v] = vector.data[v];
-            before += load_sum;
+            prefix += load_sum;
         }
     }
 }

@@ -7,7 +7,7 @@ scan_short_rows(const Elem *x, Elem *out, long long rows, int width) {
     if (row >= rows) return;                                // all lanes of a warp
     const Elem *src = x + row * width;
     Elem *dst = out + row * width;
-    Sum in_vector[VECS_PER_THREAD][V], before = 0;          // prefix sums in a vector; the sum of the loads before
+    Sum in_vector[VECS_PER_THREAD][V], prefix = 0;          // prefix sums in a vector; the sum of the loads before
     #pragma unroll
     for (int l = 0; l < VECS_PER_THREAD; l++) {
         Vector vector;
@@ -18,11 +18,11 @@ scan_short_rows(const Elem *x, Elem *out, long long rows, int width) {
     #pragma unroll
     for (int l = 0; l < VECS_PER_THREAD; l++) {
         for (int v = 1; v < V; v++) in_vector[l][v] += in_vector[l][v-1];
-        const Sum inclusive = warp_scan(in_vector[l][V-1]), exclusive = before + previous_lane(inclusive);
+        const Sum inclusive = warp_scan(in_vector[l][V-1]), exclusive = prefix + previous_lane(inclusive);
         const int i = l * WARP_LOAD + lane * V;
         Vector vector;
         for (int v = 0; v < V; v++) vector.data[v] = Elem(exclusive + in_vector[l][v]);
         if (i < width) store((Vector *)(dst + i), vector);
-        before += __shfl_sync(~0u, inclusive, 31);
+        prefix += __shfl_sync(~0u, inclusive, 31);
     }
 }

@@ -16,7 +16,7 @@ enum : Word { INVALID = 0, AGGREGATE = 1ull << 62, PREFIX = 2ull << 62, VALUE_MA
 constexpr int WINDOW = 128;
 __device__ Word look_back(const volatile Word *status, int t) {
     int lane = threadIdx.x % 32;
-    Word before = 0;
+    Word prefix = 0;
     for (t -= 1 + lane;; t -= WINDOW) {
         Word words[WINDOW / 32];
         #pragma unroll
@@ -29,8 +29,8 @@ __device__ Word look_back(const volatile Word *status, int t) {
             int nearest = ends ? __ffs(ends) - 1 : 31;
             Word x = lane <= nearest ? words[w] & VALUE_MASK : 0;
             for (int d = 16; d > 0; d /= 2) x += __shfl_xor_sync(~0u, x, d);
-            before += x;
-            if (ends) return before;
+            prefix += x;
+            if (ends) return prefix;
         }
     }
 }
@@ -46,7 +46,7 @@ compact(const Bits *x, const unsigned char *keep, Bits *out, long long *position
     Bits *exchange = (Bits *)memory;
     unsigned short *exchange_positions = (unsigned short *)(exchange + TILE);   // if positions are written
     __shared__ unsigned warp_sums[WARPS];
-    __shared__ Word before_tile;
+    __shared__ Word tile_prefix;
     __shared__ int tile_index;
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     if (threadIdx.x == 0) tile_index = atomicAdd(ticket, 1ull);  // so no block waits for one that has not started
@@ -86,8 +86,8 @@ compact(const Bits *x, const unsigned char *keep, Bits *out, long long *position
     unsigned inclusive = packed;                            // a load has at most 128 elements, so no sum overflows
     #pragma unroll
     for (int d = 1; d < 32; d *= 2) {
-        unsigned before = __shfl_up_sync(~0u, inclusive, d);
-        if (lane >= d) inclusive += before;
+        unsigned previous = __shfl_up_sync(~0u, inclusive, d);
+        if (lane >= d) inclusive += previous;
     }
     const unsigned load_counts = __shfl_sync(~0u, inclusive, 31), exclusive = inclusive - packed;
     unsigned offset[VECS_PER_THREAD], warp_count = 0;
@@ -98,28 +98,28 @@ compact(const Bits *x, const unsigned char *keep, Bits *out, long long *position
     }
     if (lane == 0) warp_sums[warp] = warp_count;
     __syncthreads();
-    unsigned before_warp = 0, in_tile = 0;
+    unsigned warp_prefix = 0, in_tile = 0;
     #pragma unroll
     for (int w = 0; w < WARPS; w++) {
-        if (w == warp) before_warp = in_tile;
+        if (w == warp) warp_prefix = in_tile;
         in_tile += warp_sums[w];
     }
     if (warp == 0) {
         volatile Word *words = status;
-        Word before = 0;
+        Word prefix = 0;
         if (t > 0) {
             if (lane == 0) words[t] = AGGREGATE | in_tile;
-            before = look_back(words, t);
+            prefix = look_back(words, t);
         }
         if (lane == 0) {
-            words[t] = PREFIX | (before + in_tile);
-            before_tile = before;
-            if (t == tiles - 1) *total = before + in_tile;
+            words[t] = PREFIX | (prefix + in_tile);
+            tile_prefix = prefix;
+            if (t == tiles - 1) *total = prefix + in_tile;
         }
     }
     #pragma unroll
     for (int l = 0; l < VECS_PER_THREAD; l++) {
-        unsigned index = before_warp + offset[l];
+        unsigned index = warp_prefix + offset[l];
         #pragma unroll
         for (int v = 0; v < V; v++)
             if (selected[l] >> v & 1) {
@@ -129,7 +129,7 @@ compact(const Bits *x, const unsigned char *keep, Bits *out, long long *position
             }
     }
     __syncthreads();
-    const long long first_out = before_tile;
+    const long long first_out = tile_prefix;
     for (int i = threadIdx.x; i < in_tile; i += THREADS) {
         out[first_out + i] = exchange[i];
         if (WITH_POSITIONS) positions[first_out + i] = begin + exchange_positions[i];

@@ -21,8 +21,8 @@ __device__ unsigned exclusive_warp_scan(unsigned x, unsigned &sum) {
     unsigned inclusive = x;
     #pragma unroll
     for (int d = 1; d < 32; d *= 2) {
-        unsigned before = __shfl_up_sync(~0u, inclusive, d);
-        if (lane >= d) inclusive += before;
+        unsigned previous = __shfl_up_sync(~0u, inclusive, d);
+        if (lane >= d) inclusive += previous;
     }
     sum = __shfl_sync(~0u, inclusive, 31);
     return inclusive - x;
@@ -34,8 +34,8 @@ compact_bulk(const Bits *x, const unsigned char *keep, Bits *out, long long *tot
     extern __shared__ __align__(128) unsigned char ring[];
     Bits *exchange = (Bits *)(ring + STAGES * STAGE_BYTES);             // PER_STORE more elements than a tile
     __shared__ u64 full[STAGES];
-    __shared__ unsigned warp_counts[WARPS], before_warp[2][WARPS], in_tile[2];
-    __shared__ long long before_tile;
+    __shared__ unsigned warp_counts[WARPS], warp_prefixes[2][WARPS], in_tile[2];
+    __shared__ long long tile_prefix;
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, block = blockIdx.x;
     const int rounds = (tiles - block + BLOCKS - 1) / BLOCKS;                // of this block
     const int first = warp * WARP_TILE + lane * V;      // of this thread's elements in a tile
@@ -54,7 +54,7 @@ compact_bulk(const Bits *x, const unsigned char *keep, Bits *out, long long *tot
     }
     __syncthreads();
 
-    long long before_round = 0;                             // in warp 0: elements selected before this round
+    long long round_prefix = 0;                             // in warp 0: elements selected before this round
     // of the tile of `current_round`: a bit per element; ranks in the warp
     unsigned current_selected = 0, current_offset[VECS_PER_THREAD];
     // count the tile of `next_round`, and write the elements of that of `current_round`
@@ -99,15 +99,15 @@ compact_bulk(const Bits *x, const unsigned char *keep, Bits *out, long long *tot
         __syncthreads();                                    // warp_counts is complete, exchange is written to `out`
         if (warp == 0) {
             if (next_round < rounds) {
-                unsigned tile_count, before = exclusive_warp_scan(lane < WARPS ? warp_counts[lane] : 0, tile_count);
-                if (lane < WARPS) before_warp[next_round % 2][lane] = before;
+                unsigned tile_count, prefix = exclusive_warp_scan(lane < WARPS ? warp_counts[lane] : 0, tile_count);
+                if (lane < WARPS) warp_prefixes[next_round % 2][lane] = prefix;
                 if (lane == 0) {
                     ((volatile Word *)status)[tile(next_round)] = KNOWN | tile_count;
                     in_tile[next_round % 2] = tile_count;
                 }
             }
             if (current_round >= 0) {
-                unsigned before = 0, round_count = 0;
+                unsigned prefix = 0, round_count = 0;
                 for (bool is_known = false; !is_known;) {   // poll all unknown words at the same time
                     #pragma unroll
                     for (int a = 0; a < WORDS_PER_LANE; a++)
@@ -120,22 +120,22 @@ compact_bulk(const Bits *x, const unsigned char *keep, Bits *out, long long *tot
                 #pragma unroll
                 for (int a = 0; a < WORDS_PER_LANE; a++) {
                     round_count += (unsigned)words[a];
-                    if (a * 32 + lane < block) before += (unsigned)words[a];
+                    if (a * 32 + lane < block) prefix += (unsigned)words[a];
                 }
-                before = __reduce_add_sync(~0u, before);
-                if (lane == 0) before_tile = before_round + before;
-                before_round += __reduce_add_sync(~0u, round_count);
+                prefix = __reduce_add_sync(~0u, prefix);
+                if (lane == 0) tile_prefix = round_prefix + prefix;
+                round_prefix += __reduce_add_sync(~0u, round_count);
             }
         }
         __syncthreads();
         if (current_round >= 0) {
             const Bits *elements = (const Bits *)(ring + current_round % STAGES * STAGE_BYTES) + first;
-            const long long first_out = before_tile;
+            const long long first_out = tile_prefix;
             const int shift = first_out % PER_STORE, end = shift + in_tile[current_round % 2];       // in exchange
             #pragma unroll
             for (int l = 0; l < VECS_PER_THREAD; l++) {
                 const Vector vector = *(const Vector *)(elements + l * WARP_LOAD);
-                unsigned index = shift + before_warp[current_round % 2][warp] + current_offset[l];
+                unsigned index = shift + warp_prefixes[current_round % 2][warp] + current_offset[l];
                 #pragma unroll
                 for (int v = 0; v < V; v++)
                     if (current_selected >> (V * l + v) & 1) exchange[index++] = vector.data[v];

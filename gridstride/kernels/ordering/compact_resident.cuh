@@ -37,9 +37,9 @@ __device__ unsigned bits_of(unsigned flags) { return (flags & 0x01010101) * 0x10
 struct Shared {                             // of a block
     u64 counted[SLOTS], ready[SLOTS], filled[WARPS][BULK ? STAGES : 1];
     uint4 masks[SLOTS][WARPS][GROUPS / 4];  // of the groups
-    uint2 before[SLOTS][WARPS][GROUPS / 4]; // selected elements before each group in its chunk, 16 bits each
+    uint2 group_prefixes[SLOTS][WARPS][GROUPS / 4]; // selected elements before each group in its chunk, 16 bits each
     unsigned warp_counts[SLOTS][WARPS];         // selected elements of each chunk, then those before it in the tile
-    long long before_tile[SLOTS];
+    long long tile_prefix[SLOTS];
 };
 
 // The publishing warp
@@ -60,12 +60,12 @@ __device__ void publish_counts(Shared &shared, volatile unsigned *status, int ro
 // The summing warp
 __device__ void sum_counts(Shared &shared, volatile unsigned *status, long long *total, int rounds, int tiles) {
     const int lane = threadIdx.x % 32;
-    long long before_round = 0;
+    long long round_prefix = 0;
     for (int round = 0; round < rounds; round++) {
         const int slot = round % SLOTS, later = min(round + SUM_LAG, rounds - 1);
         const long long first = (long long)round * BLOCKS;
         barrier_wait(address(shared.counted + later % SLOTS), later / SLOTS);    // since then the slot is free
-        unsigned words[WORDS_PER_LANE] = {}, before = 0, round_count = 0;
+        unsigned words[WORDS_PER_LANE] = {}, prefix = 0, round_count = 0;
         for (bool is_known = false; !is_known;) {           // poll all unknown words at the same time
             #pragma unroll
             for (int a = 0; a < WORDS_PER_LANE; a++) {
@@ -80,16 +80,16 @@ __device__ void sum_counts(Shared &shared, volatile unsigned *status, long long 
         #pragma unroll
         for (int a = 0; a < WORDS_PER_LANE; a++) {
             round_count += words[a] & ~KNOWN;
-            if (a * 32 + lane < blockIdx.x) before += words[a] & ~KNOWN;
+            if (a * 32 + lane < blockIdx.x) prefix += words[a] & ~KNOWN;
         }
-        before = __reduce_add_sync(~0u, before);
+        prefix = __reduce_add_sync(~0u, prefix);
         if (lane == 0) {
-            shared.before_tile[slot] = before_round + before;
+            shared.tile_prefix[slot] = round_prefix + prefix;
             barrier_arrive(address(shared.ready + slot));
         }
-        before_round += __reduce_add_sync(~0u, round_count);
+        round_prefix += __reduce_add_sync(~0u, round_count);
     }
-    if (lane == 0 && (tiles - 1) % BLOCKS == blockIdx.x) *total = before_round;
+    if (lane == 0 && (tiles - 1) % BLOCKS == blockIdx.x) *total = round_prefix;
 }
 
 __global__ void __launch_bounds__((WARPS + 2) * 32)
@@ -128,7 +128,7 @@ compact_resident(const Bits *x, const unsigned char *keep, Bits *out, long long 
     };
     auto count = [&](const uint4 (&flags)[VECTORS], int round) {                // a lane has half of a group per vector
         const int slot = round % SLOTS;
-        unsigned short *before = (unsigned short *)shared.before[slot][warp];
+        unsigned short *group_prefixes = (unsigned short *)shared.group_prefixes[slot][warp];
         unsigned *masks = (unsigned *)shared.masks[slot][warp], chunk_count = 0;
         #pragma unroll
         for (int v = 0; v < VECTORS; v++) {
@@ -137,7 +137,7 @@ compact_resident(const Bits *x, const unsigned char *keep, Bits *out, long long 
             const unsigned inclusive = inclusive_warp_scan(__popc(half)), other = __shfl_down_sync(~0u, half, 1);
             if (lane % 2 == 0) {
                 masks[v * 16 + lane / 2] = half | other << 16;
-                before[v * 16 + lane / 2] = chunk_count + inclusive - __popc(half);
+                group_prefixes[v * 16 + lane / 2] = chunk_count + inclusive - __popc(half);
             }
             chunk_count += __shfl_sync(~0u, inclusive, 31);
         }
@@ -199,16 +199,16 @@ compact_resident(const Bits *x, const unsigned char *keep, Bits *out, long long 
             load_elements(next[LOAD_DISTANCE - 1], round + LOAD_DISTANCE);
         }
         barrier_wait(address(shared.ready + slot), round / SLOTS);
-        Bits *warp_out = out + shared.before_tile[slot] + shared.warp_counts[slot][warp];
+        Bits *warp_out = out + shared.tile_prefix[slot] + shared.warp_counts[slot][warp];
         asm volatile("" : "+l"(warp_out));                        // one address, to which offsets of 32 bits are added
         #pragma unroll
         for (int g = 0; g < GROUPS; g += GROUPS_AT_ONCE) {
             uint4 masks[GROUPS_AT_ONCE / 4];
-            uint2 before[GROUPS_AT_ONCE / 4];
+            uint2 prefixes[GROUPS_AT_ONCE / 4];
             #pragma unroll
             for (int i = 0; i < GROUPS_AT_ONCE / 4; i++) {
                 masks[i] = shared.masks[slot][warp][g / 4 + i];
-                before[i] = shared.before[slot][warp][g / 4 + i];
+                prefixes[i] = shared.group_prefixes[slot][warp][g / 4 + i];
             }
             if constexpr (BULK)
                 #pragma unroll
@@ -216,7 +216,7 @@ compact_resident(const Bits *x, const unsigned char *keep, Bits *out, long long 
             #pragma unroll
             for (int i = 0; i < GROUPS_AT_ONCE; i++) {
                 const unsigned mask = ((const unsigned *)masks)[i];
-                const unsigned index = ((const unsigned *)before)[i / 2] >> i % 2 * 16 & 0xffff;
+                const unsigned index = ((const unsigned *)prefixes)[i / 2] >> i % 2 * 16 & 0xffff;
                 Bits *dst = warp_out + (index + __popc(mask & ((1u << lane) - 1)));
                 if (mask & 1u << lane) *dst = elements[g + i];
             }

@@ -56,8 +56,8 @@ list_elements(const unsigned *bitmap, Bits *out, long long *total) {
     unsigned inclusive = count;
     #pragma unroll
     for (int d = 1; d < 32; d *= 2) {
-        unsigned before = __shfl_up_sync(~0u, inclusive, d);
-        if (lane >= d) inclusive += before;
+        unsigned previous = __shfl_up_sync(~0u, inclusive, d);
+        if (lane >= d) inclusive += previous;
     }
     if (lane == 31) warp_sums[warp] = inclusive;
     __syncthreads();

@@ -13,7 +13,7 @@ constexpr int WINDOW = 4;                                   // tiles that a look
 
 // Returns the index in the row of the tile's first key of the digit of this thread; `status` is that of the first tile.
 __device__ __forceinline__ unsigned look_back(const volatile unsigned *status, int tile) {
-    unsigned before = 0;
+    unsigned prefix = 0;
     for (int t = tile - 1;; t -= WINDOW) {
         unsigned words[WINDOW];
         #pragma unroll
@@ -21,8 +21,8 @@ __device__ __forceinline__ unsigned look_back(const volatile unsigned *status, i
         #pragma unroll
         for (int w = 0; w < WINDOW; w++) {
             while (words[w] == INVALID) words[w] = status[(t - w) * DIGITS];
-            before += words[w] & VALUE_MASK;
-            if (words[w] & PREFIX) return before;
+            prefix += words[w] & VALUE_MASK;
+            if (words[w] & PREFIX) return prefix;
         }
     }
 }
@@ -99,11 +99,11 @@ onesweep(const Bits *x, Bits *out, Bits *out_buffer, const Value *values, Value 
     __syncthreads();
 
     // thread d counts digit d: in the warps before each warp, then in the tile
-    unsigned before_warp[WARPS], count = 0;
+    unsigned warp_prefixes[WARPS], count = 0;
     if (tid < DIGITS)
         #pragma unroll
         for (int w = 0; w < WARPS; w++) {
-            before_warp[w] = count;
+            warp_prefixes[w] = count;
             count += counters[w][tid];
         }
     const unsigned valid_count = count - (tid == DIGITS - 1 ? TILE - tile_keys : 0);
@@ -113,7 +113,7 @@ onesweep(const Bits *x, Bits *out, Bits *out_buffer, const Value *values, Value 
     const unsigned start = scan_digits(count, warp_sums);   // of digit d in the sorted tile
     if (tid < DIGITS)
         #pragma unroll
-        for (int w = 0; w < WARPS; w++) counters[w][tid] = start + before_warp[w];
+        for (int w = 0; w < WARPS; w++) counters[w][tid] = start + warp_prefixes[w];
     __syncthreads();
     #pragma unroll
     for (int i = 0; i < ITEMS; i++) {
@@ -121,22 +121,22 @@ onesweep(const Bits *x, Bits *out, Bits *out_buffer, const Value *values, Value 
         exchange[rank_at(i)] = key[i];
     }
     Value payload[ITEMS];                                   // loaded during the look-back
-    const Value *from_values = (is_first ? values : writes_buffer ? out_values : values_buffer) + row_begin + begin;
+    const Value *src_values = (is_first ? values : writes_buffer ? out_values : values_buffer) + row_begin + begin;
     #pragma unroll
     for (int i = 0; i < ITEMS; i++) {
         int index = first + i * 32;
         if (VALUES == POSITIONS && is_first) payload[i] = begin + index;
         else if (VALUES != NO_VALUES)
-            payload[i] = is_full || index < tile_keys ? from_values[index] : Value(0);
+            payload[i] = is_full || index < tile_keys ? src_values[index] : Value(0);
     }
-    unsigned before = 0;
+    unsigned prefix = 0;
     if (tile == 0)                                          // the first tile begins where the preceding digits end
-        before = scan_digits(tid < DIGITS ? counts[((size_t)row * PASSES + pass) * DIGITS + tid] : 0, warp_sums);
-    else if (tid < DIGITS) before = look_back(words, tile);
+        prefix = scan_digits(tid < DIGITS ? counts[((size_t)row * PASSES + pass) * DIGITS + tid] : 0, warp_sums);
+    else if (tid < DIGITS) prefix = look_back(words, tile);
     if (tid < DIGITS) {
-        words[tile * DIGITS] = PREFIX | (before + valid_count);
+        words[tile * DIGITS] = PREFIX | (prefix + valid_count);
         (is_odd ? status0 : status1)[((size_t)row * tiles + tile) * DIGITS + tid] = INVALID;
-        base[tid] = before - start;
+        base[tid] = prefix - start;
     }
     auto exchange_all_values = [&] {
         #pragma unroll
@@ -154,13 +154,13 @@ onesweep(const Bits *x, Bits *out, Bits *out_buffer, const Value *values, Value 
     unsigned digits[(ITEMS + 3) / 4] = {};                  // of the keys that this thread writes, four of 8 bits each
     #pragma unroll
     for (int i = 0; i < ITEMS; i++) {
-        const int from_rank = tid + i * THREADS;
-        if (is_full || from_rank < tile_keys) {
-            const Bits k = exchange[from_rank];
+        const int rank = tid + i * THREADS;
+        if (is_full || rank < tile_keys) {
+            const Bits k = exchange[rank];
             const unsigned digit = digit_of(k);
             digits[i / 4] |= digit << i % 4 * 8;
-            if (VALUES != POSITIONS || !is_last) dst[base[digit] + from_rank] = k;
-            if (VALUES != NO_VALUES && SEPARATE) store_value(base[digit] + from_rank, exchange_values[from_rank]);
+            if (VALUES != POSITIONS || !is_last) dst[base[digit] + rank] = k;
+            if (VALUES != NO_VALUES && SEPARATE) store_value(base[digit] + rank, exchange_values[rank]);
         }
     }
     if (VALUES == NO_VALUES || SEPARATE) return;
@@ -169,8 +169,8 @@ onesweep(const Bits *x, Bits *out, Bits *out_buffer, const Value *values, Value 
     __syncthreads();
     #pragma unroll
     for (int i = 0; i < ITEMS; i++) {
-        const int from_rank = tid + i * THREADS;
-        if (is_full || from_rank < tile_keys)
-            store_value(base[digits[i / 4] >> i % 4 * 8 & (DIGITS - 1)] + from_rank, exchange_values[from_rank]);
+        const int rank = tid + i * THREADS;
+        if (is_full || rank < tile_keys)
+            store_value(base[digits[i / 4] >> i % 4 * 8 & (DIGITS - 1)] + rank, exchange_values[rank]);
     }
 }

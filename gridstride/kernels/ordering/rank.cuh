@@ -17,10 +17,10 @@ __device__ __forceinline__ unsigned peers(unsigned digit) {
 
 // Called by all lanes of a warp: returns how many keys with the same digit the warp has counted before this one.
 __device__ __forceinline__ unsigned warp_rank(unsigned digit, unsigned *counters) {
-    unsigned same = peers(digit), before = 0;
+    unsigned same = peers(digit), old_count = 0;
     int lane = threadIdx.x % 32, leader = __ffs(same) - 1;
-    if (lane == leader) before = atomicAdd(&counters[digit], (unsigned)__popc(same));
-    return __shfl_sync(~0u, before, leader) + __popc(same & ((1u << lane) - 1));
+    if (lane == leader) old_count = atomicAdd(&counters[digit], (unsigned)__popc(same));
+    return __shfl_sync(~0u, old_count, leader) + __popc(same & ((1u << lane) - 1));
 }
 
 // Called by all threads: returns the exclusive prefix sum over the first DIGITS threads.
@@ -29,14 +29,14 @@ __device__ __forceinline__ unsigned scan_digits(unsigned x, unsigned *warp_sums)
     unsigned inclusive = x;
     #pragma unroll
     for (int d = 1; d < 32; d *= 2) {
-        unsigned before = __shfl_up_sync(~0u, inclusive, d);
-        if (lane >= d) inclusive += before;
+        unsigned previous = __shfl_up_sync(~0u, inclusive, d);
+        if (lane >= d) inclusive += previous;
     }
     if (lane == 31 && warp < DIGITS / 32) warp_sums[warp] = inclusive;
     __syncthreads();
-    unsigned before = 0;
+    unsigned prefix = 0;
     #pragma unroll
-    for (int w = 0; w < DIGITS / 32; w++) before += w < warp ? warp_sums[w] : 0;
+    for (int w = 0; w < DIGITS / 32; w++) prefix += w < warp ? warp_sums[w] : 0;
     __syncthreads();
-    return before + inclusive - x;
+    return prefix + inclusive - x;
 }

@@ -31,17 +31,17 @@ sort_rows(const Bits *keys, Bits *sorted, const Stored *values, Stored *sorted_v
             rank[i] = warp_rank(digit[i], counters[warp]);
         }
         __syncthreads();
-        unsigned before_warp[WARPS], count = 0;
+        unsigned warp_prefixes[WARPS], count = 0;
         if (tid < DIGITS)
             #pragma unroll
             for (int w = 0; w < WARPS; w++) {
-                before_warp[w] = count;
+                warp_prefixes[w] = count;
                 count += counters[w][tid];
             }
         const unsigned start = scan_digits(count, warp_sums);
         if (tid < DIGITS)
             #pragma unroll
-            for (int w = 0; w < WARPS; w++) counters[w][tid] = start + before_warp[w];
+            for (int w = 0; w < WARPS; w++) counters[w][tid] = start + warp_prefixes[w];
         __syncthreads();
         #pragma unroll
         for (int i = 0; i < ITEMS; i++) {
