@@ -72,15 +72,17 @@ def test_all_warps_of_a_warpgroup_execute_it(more, warp):
     assert e.value.line in (2, 3)
 
 
-def test_requests_are_larger_and_releases_smaller():
-    with finding('synccheck setmaxnreg_direction', operation='setmaxnreg.dec', registers=176, before=168) as e:
+def test_releases_are_smaller():
+    with finding('synccheck setmaxnreg_direction', registers=176, before=168) as e:
         share('__launch_bounds__(384)', 176, 176)
     assert e.value.line == 2
-    with finding('synccheck setmaxnreg_direction', operation='setmaxnreg.inc', registers=160, before=168) as e:
-        share('__launch_bounds__(384)', 40, 160)
-    assert e.value.line == 3
-    with finding('synccheck setmaxnreg_direction', operation='setmaxnreg.dec', registers=40, before=24):
+    with finding('synccheck setmaxnreg_direction', registers=40, before=24):
         share('__launch_bounds__(384)', 24, 168, 'if (group == 0) release<40>();')
+
+
+def test_a_request_for_fewer_changes_nothing():
+    "A GPU executes it, although PTX leaves it undefined"
+    assert share('__launch_bounds__(384)', 40, 160)
 
 
 @pytest.mark.parametrize('count', [16, 28, 264])

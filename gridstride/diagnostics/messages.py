@@ -724,7 +724,7 @@ MESSAGES = {
         'Let all four warps of the warpgroup execute it, also those that have nothing else to do.',
     ),
     ('synccheck', 'setmaxnreg_direction'): Message(
-        '{operation} to {registers} registers per thread, but the thread has {before}',
+        'setmaxnreg.dec to {registers} registers per thread, but the thread has {before}',
         'Use setmaxnreg.inc to request registers, and setmaxnreg.dec to release them.',
     ),
     ('synccheck', 'not_resident'): Message(
