@@ -428,6 +428,27 @@ int threads(int variant) {
     for (int d = 0; d < 2; d++) cudaFree(flag[d]);
     return 10 * t.first(0) + t.first(1);
 }
+// A stream that is destroyed while it captures leaves the capture, and a new stream may have its address. Returns the
+// number of right results: 1: the stream that began the capture; 2: one that has joined it
+int destroyed_capture(int which) {
+    int *x, v, right = 0; cudaMalloc(&x, bytes);
+    cudaStream_t s[2], later; cudaEvent_t e; cudaStreamCaptureStatus status; cudaGraph_t graph; size_t nodes = 0;
+    for (auto &stream : s) cudaStreamCreate(&stream);
+    cudaEventCreate(&e);
+    cudaStreamBeginCapture(s[0], cudaStreamCaptureModeGlobal);
+    fill<<<1, n, 0, s[0]>>>(x, 3);
+    cudaEventRecord(e, s[0]), cudaStreamWaitEvent(s[1], e, 0);
+    cudaStreamDestroy(s[which - 1]);
+    cudaStreamCreate(&later);
+    right += !cudaStreamIsCapturing(later, &status) && status == cudaStreamCaptureStatusNone;
+    fill<<<1, n, 0, later>>>(x, 4), cudaStreamSynchronize(later), cudaMemcpy(&v, x, 4, cudaMemcpyDeviceToHost);
+    right += v == 4;
+    const cudaError_t waited = cudaStreamWaitEvent(later, e, 0), ended = cudaStreamEndCapture(s[2 - which], &graph);
+    if (which == 1) right += waited == cudaErrorCapturedEvent && ended == cudaErrorIllegalState;
+    else right += !waited && !ended && !cudaGraphGetNodes(graph, nullptr, &nodes) && nodes == 1;
+    cudaGetLastError(), cudaEventDestroy(e), cudaStreamDestroy(s[2 - which]), cudaStreamDestroy(later), cudaFree(x);
+    return right;
+}
 struct Ranks {
     static const int ranks = 4, count = 8;
     ncclComm_t comms[ranks]; cudaStream_t s[ranks]; float *x[ranks], *y[ranks];
@@ -540,7 +561,8 @@ def host(): return load_cuda(HOST, name='host_of_devices')
     ('facts', (), 2, 1), ('peer_read', (0,), 2, 3), ('event_order', (0,), 2, 3), ('peer_copy', (0,), 2, 8),
     ('stream_of_other', (0,), 2, 5), ('late_partner', (), 2, 6), ('variables', (), 2, 809), ('ipc', (), 2, 11),
     ('collectives', (), 4, 6), ('nccl_order', (0,), 4, 550), ('shmem', (0,), 4, 3012),
-    ('multicast', (), 4, 4), ('flag_after_copy', (0,), 2, 16), ('threads', (0,), 2, 12)], ids=str)
+    ('multicast', (), 4, 4), ('flag_after_copy', (0,), 2, 16), ('threads', (0,), 2, 12),
+    ('destroyed_capture', (1,), 1, 3), ('destroyed_capture', (2,), 1, 3), ('destroyed_capture', (1,), 2, 3)], ids=str)
 def test_right_host_code(name, args, devices, want, host):
     with cpp.options(devices=devices, seconds=20): assert getattr(host, name)(*args) == want
 

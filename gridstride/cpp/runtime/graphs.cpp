@@ -29,6 +29,7 @@ struct Capture {
     const void *stream;
     Graph *graph;
     bool is_origin;                    // whether the capture began in this stream; other streams join through an event
+    bool owns_graph;                   // until the capture ends; otherwise the graph is the program's
     std::vector<GraphNode *> next_dependencies;  // the dependencies of the next node of the stream
 };
 static std::list<Capture> captures;     // DeviceLock protects it, because several host threads may capture
@@ -49,8 +50,12 @@ Graph *capture_graph(const void *stream) {
 }
 void begin_capture(const void *stream, Graph *graph, bool is_origin) {
     DeviceLock device_lock;
-    captures.push_back({stream, graph ? graph : new Graph, is_origin, {}});
+    captures.push_back({stream, graph ? graph : new Graph, is_origin, !graph, {}});
     num_captures = captures.size();
+}
+bool is_graph_captured(const Graph *graph) {
+    DeviceLock device_lock;
+    return std::any_of(captures.begin(), captures.end(), [=](const Capture &c) { return c.graph == graph; });
 }
 void add_captured_node(const void *stream, NodeKind kind, const DeferredWork &w) {
     DeviceLock device_lock;
@@ -83,19 +88,30 @@ void capture_waits_for_event(const void *stream, const void *event) {
     const auto &nodes = nodes_of_event[event];
     set_capture_dependencies(stream, nodes.data(), nodes.size(), true);
 }
-Graph *end_capture(const void *stream) {
-    DeviceLock device_lock;
-    Graph *const graph = capture_graph(stream);
-    std::list<Capture> other_captures;
-    bool is_origin = false;
-    for (auto &capture : captures)
-        if (capture.graph != graph) other_captures.push_back(capture);
-        else is_origin |= capture.stream == stream && capture.is_origin;
-    if (!is_origin) return nullptr;
-    captures.swap(other_captures);
+template <class F> static void remove_captures_if(F f) {
+    captures.remove_if(f);
     num_captures = captures.size();
     if (captures.empty()) nodes_of_event.clear();
+}
+Graph *end_capture(const void *stream) {
+    DeviceLock device_lock;
+    const Capture *const capture = capture_of(stream);
+    if (!capture->is_origin) return nullptr;
+    Graph *const graph = capture->graph;
+    remove_captures_if([=](const Capture &c) { return c.graph == graph; });
     return graph;
+}
+// The program destroys the stream: another stream may have its address later. The origin's graph can no longer be
+// completed, so the streams that have joined leave the capture, too.
+void abandon_capture(const void *stream) {
+    DeviceLock device_lock;
+    const Capture *const capture = capture_of(stream);
+    if (!capture) return;
+    if (!capture->is_origin) return remove_captures_if([=](const Capture &c) { return c.stream == stream; });
+    Graph *const graph = capture->graph;
+    const bool owns_graph = capture->owns_graph;
+    remove_captures_if([=](const Capture &c) { return c.graph == graph; });
+    if (owns_graph) release_graph(graph);
 }
 
 Graph *new_graph() { return new Graph; }

@@ -271,6 +271,8 @@ GRIDSTRIDE_API bool is_any_stream_captured();
 GRIDSTRIDE_API Graph *capture_graph(const void *stream);           // null: the stream is not captured
 GRIDSTRIDE_API void begin_capture(const void *stream, Graph *joined_graph = nullptr, bool is_origin = true);
 GRIDSTRIDE_API Graph *end_capture(const void *stream);             // null: the capture began in another stream
+GRIDSTRIDE_API void abandon_capture(const void *stream);
+GRIDSTRIDE_API bool is_graph_captured(const Graph *);              // whether a capture adds nodes to it
 GRIDSTRIDE_API void add_captured_node(const void *stream, NodeKind, const DeferredWork &);
 // The dependencies of the next node of a captured stream; events pass them from one stream to another.
 GRIDSTRIDE_API GraphNode **capture_dependencies(const void *stream, size_t &n);

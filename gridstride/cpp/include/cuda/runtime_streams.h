@@ -50,6 +50,7 @@ inline cudaError_t cudaStreamGetPriority(cudaStream_t s, int *priority) {
     return cudaSuccess;
 }
 GRIDSTRIDE_NO_TSAN inline cudaError_t cudaStreamDestroy(cudaStream_t s) {
+    if (gridstride::is_any_stream_captured()) gridstride::abandon_capture(s);
     gridstride::unregister_stream(s);
     delete s;
     return cudaSuccess;
@@ -62,6 +63,7 @@ inline cudaError_t cudaStreamSynchronize(cudaStream_t s) {
 inline cudaError_t cudaStreamQuery(cudaStream_t s) { return cudaStreamSynchronize(s); }
 // A stream that waits for an event of a captured stream is captured, too.
 inline cudaError_t cudaStreamWaitEvent(cudaStream_t s, cudaEvent_t e, unsigned = 0) {
+    if (e->graph && !gridstride::is_graph_captured(e->graph)) return gridstride::record_error(cudaErrorCapturedEvent);
     if (e->graph && !gridstride::capture_graph(s)) gridstride::begin_capture(s, e->graph, false);
     if (e->graph) gridstride::capture_waits_for_event(s, e);
     else gridstride::stream_waits_for_event(s, e);
