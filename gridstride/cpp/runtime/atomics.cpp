@@ -1,6 +1,7 @@
 // Fences and atomic operations. One of 64 locks, selected by the address, makes an operation atomic
 // among OS threads, and a lock in shared memory among processes.
 #include <atomic>
+#include <sched.h>
 #include "detector.h"
 #include "ranks.h"
 #include "residents.h"
@@ -38,7 +39,8 @@ void atomic_begin(const void *address, int bytes, Use use, Scope scope, Order or
     if (has_shared_memory) lock_shared(address);           // before the detector's access to the flag's record
     if (detector.is_enabled) detector.atomic(address, unsigned(bytes), use, scope, order, line_bit | uint32_t(line));
     if (has_several_os_threads)
-        while (lock_of(address).test_and_set(std::memory_order_acquire)) {}
+        for (int tries = 0; lock_of(address).test_and_set(std::memory_order_acquire);)
+            if (++tries % 1000 == 0) sched_yield();        // its holder may wait for a processor
 }
 void atomic_end(const void *address) {
     if (has_shared_memory && on_device()) unlock_shared(address);

@@ -241,12 +241,17 @@ void end_operation(RunningLaunch &running) {
     end(operation);
 }
 // Returns whether the stall has lasted longer than the limit. A kernel that reads a clock may time out by itself, so
-// it is not stalled. If other host threads launch, or may launch soon, the limit is longer.
+// it is not stalled. If other host threads launch, or may launch soon, the limit is longer, and on a busy machine
+// they must have had many opportunities to run.
 bool Stall::exceeds_limit(const std::vector<Worker *> &suspended_leaders) {
     constexpr double stall_limit = 0.5, stall_limit_with_threads = 5;       // seconds
+    constexpr int min_checks = 1000;                       // between two of which other threads may run
     const double now = seconds_now();
-    if (!since) since = now;
-    return now - since > (has_other_host_threads || !crash_guard ? stall_limit_with_threads : stall_limit) &&
+    if (!since) since = now, num_checks = 0;
+    num_checks++;
+    const bool may_others_launch = has_other_host_threads || !crash_guard;
+    return now - since > (may_others_launch ? stall_limit_with_threads : stall_limit) &&
+           (!may_others_launch || num_checks > min_checks) &&
            std::none_of(suspended_leaders.begin(), suspended_leaders.end(),
                [](const Worker *leader) { return leader->reads_clock; });
 }
@@ -318,7 +323,7 @@ void run_queue(const StreamClock *needed) {
         QueuedOperation *next = first_ready(false);
         if (!next) next = first_ready(true);
         if (!next) next = first_ready_of_others();
-        if (next) succeeded = run_ready(*next), watch = {};
+        if (next) succeeded = run_ready(*next), watch.restart();
         else if (const QueuedOperation *waiting = first_without_data()) succeeded = may_wait(waiting->exchange, watch);
         remove_ended_operations();
         if (!succeeded) break;

@@ -30,6 +30,7 @@ const RunningLaunch *launch_of_block(uint32_t block_id);      // null: it belong
 // Measures how long all blocks have been waiting. Another host thread may yet launch the kernel that they wait for.
 class Stall {
     double since = 0;                  // seconds_now(); 0: not all blocks wait
+    int num_checks = 0;                // since then
 
 public:
     void end() { since = 0; }

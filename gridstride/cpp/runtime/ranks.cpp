@@ -11,7 +11,6 @@
 #include <algorithm>
 #include <map>
 #include <mutex>
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include "detector.h"
@@ -20,6 +19,7 @@
 #include "queue.h"
 #include "signals.h"
 #ifdef GRIDSTRIDE_ELF
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/random.h>
@@ -52,24 +52,50 @@ struct Bootstrap {
     std::map<uint64_t, std::vector<char>> bytes;       // by offset; only used without a file
 };
 
+// A process that waits in this loop sleeps most of the time, even on a busy machine, where it waits for a processor each
+// time that it wakes. So the processor time is compared with the time in which the process did not wait for one.
+bool RankWatch::is_active(const ProcessorTime &now, double seconds) const {
+    constexpr double min_load = .03;
+    const ProcessorTime *const before = time_before(now.process);
+    const double used = before ? double(now.used - before->used) * 1e-9 : 0;
+    return !before || (used ? used > min_load * (seconds - seconds_waited(now)) : now.is_ready);
+}
+const ProcessorTime *RankWatch::time_before(int process) const {
+    const auto before = std::find_if(times, times + num_times,
+        [process](const ProcessorTime &time) { return time.process == process; });
+    return before == times + num_times ? nullptr : before;
+}
+double RankWatch::seconds_waited(const ProcessorTime &now) const {
+    const ProcessorTime *const before = time_before(now.process);
+    return before ? double(now.waited - before->waited) * 1e-9 : 0;
+}
 RankWatch::Verdict RankWatch::check(const int *processes, int count, bool needs_all, int &ended_process) {
-    constexpr double idle_limit = 5, idle_limit_after_end = 1, min_load = .03;
+    constexpr double idle_limit = 5, idle_limit_after_end = 1;
     const double now = seconds_now();
     if (!begin) begin = idle_since = now;
     sleep();
     if (now < next_check) return wait;
     next_check = now + .05;
-    long long sum = 0;
-    int num_ended = 0, num_unknown = 0;
+    ProcessorTime current[max_processes];
+    int num_current = 0, num_ended = 0, num_unknown = 0;
+    double most_waited = 0;
+    bool is_any_active = false;
     for (int i = 0; i < count; i++) {
-        const long long process_ticks = processes[i] ? processor_ticks(processes[i]) : 0;
-        num_unknown += !processes[i];
-        if (process_ticks < 0) num_ended++, ended_process = processes[i];
-        else sum += process_ticks;
+        if (!processes[i]) num_unknown++;
+        else if (is_ended(processes[i])) num_ended++, ended_process = processes[i];
+        else if (num_current == max_processes) is_any_active = true;
+        else {
+            const ProcessorTime &time = current[num_current++] = processor_time(processes[i]);
+            is_any_active |= is_active(time, now - idle_since);
+            most_waited = std::max(most_waited, seconds_waited(time));
+        }
     }
     if (num_ended && (needs_all || num_ended == count)) return ended;
-    if (double(sum - ticks) > min_load * (now - idle_since) * double(sysconf(_SC_CLK_TCK)) || ticks < 0)
-        ticks = sum, idle_since = now;
+    if (is_any_active) {
+        begin += std::min(most_waited, now - idle_since);   // the time limit is for what does not wait for a processor
+        std::copy(current, current + num_current, times);
+        num_times = num_current, idle_since = now;
+    }
     const bool are_idle = !num_unknown && now - idle_since > (num_ended ? idle_limit_after_end : idle_limit);
     return !are_idle && now - begin < options.seconds ? wait : num_ended ? ended : stuck;
 }
@@ -80,18 +106,52 @@ void RankWatch::sleep() {
 }
 
 #ifdef GRIDSTRIDE_ELF
-// Returns the processor time that a process has used; -1 if it has ended.
-long long processor_ticks(int process) {
-    char path[32], text[512] = "";
-    snprintf(path, sizeof path, "/proc/%d/stat", process);
+static ssize_t read_text(const char *path, char *text, size_t size) {
     const int fd = open(path, O_RDONLY | O_CLOEXEC);
-    const ssize_t length = fd < 0 ? -1 : read(fd, text, sizeof text - 1);
+    const ssize_t length = fd < 0 ? -1 : read(fd, text, size - 1);
     if (fd >= 0) close(fd);
-    const char *const state = length > 0 ? strrchr(text, ')') : nullptr;       // a name may contain a parenthesis
+    if (length >= 0) text[length] = 0;
+    return length;
+}
+// Reads /proc/.../stat. Returns the state of a process, or a thread, as a letter; 0: it does not exist.
+static char read_state(const char *path, long long *ticks = nullptr) {
+    char text[512];
+    const char *const name_end = read_text(path, text, sizeof text) > 0 ? strrchr(text, ')') : nullptr;
+    if (!name_end) return 0;                               // a name may contain a parenthesis
     unsigned long user = 0, system = 0;
-    if (!state || state[2] == 'Z' || state[2] == 'X') return -1;
-    sscanf(state + 3, "%*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %lu %lu", &user, &system);
-    return static_cast<long long>(user + system);
+    sscanf(name_end + 3, "%*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %lu %lu", &user, &system);
+    if (ticks) *ticks = static_cast<long long>(user + system);
+    return name_end[2];
+}
+bool is_ended(int process) {
+    char path[32];
+    snprintf(path, sizeof path, "/proc/%d/stat", process);
+    const char state = read_state(path);
+    return !state || state == 'Z' || state == 'X';
+}
+ProcessorTime processor_time_of_thread(int process, int thread) {
+    char path[64], text[128];
+    long long used = 0, waited = 0, ticks = 0;
+    snprintf(path, sizeof path, "/proc/%d/task/%d/stat", process, thread);
+    const bool is_ready = read_state(path, &ticks) == 'R';
+    snprintf(path, sizeof path, "/proc/%d/task/%d/schedstat", process, thread);
+    const bool is_exact = read_text(path, text, sizeof text) > 0 && sscanf(text, "%lld %lld", &used, &waited) == 2;
+    return {process, is_exact ? used : ticks * (1000000000 / sysconf(_SC_CLK_TCK)), waited, is_ready};
+}
+ProcessorTime processor_time(int process) {
+    ProcessorTime sum = {process, 0, 0, false};
+    char path[32];
+    snprintf(path, sizeof path, "/proc/%d/task", process);
+    DIR *const threads = opendir(path);
+    const dirent *entry;
+    while (threads && (entry = readdir(threads))) {
+        const int thread = atoi(entry->d_name);            // 0: . or ..
+        if (!thread) continue;
+        const ProcessorTime time = processor_time_of_thread(process, thread);
+        sum.used += time.used, sum.waited += time.waited, sum.is_ready |= time.is_ready;
+    }
+    if (threads) closedir(threads);
+    return sum;
 }
 // An anonymous file of `bytes` zeros; < 0: error
 static int create_file(size_t bytes) {
@@ -156,7 +216,9 @@ static void discard_bytes(Bootstrap &bootstrap, uint64_t offset, uint64_t bytes)
 }
 #else
 // Elsewhere ranks are threads of one process, a bootstrap is ordinary memory, and a process shares no device memory.
-long long processor_ticks(int) { return 0; }
+bool is_ended(int) { return false; }
+ProcessorTime processor_time(int process) { return {process, 0, 0, false}; }
+ProcessorTime processor_time_of_thread(int process, int) { return {process, 0, 0, false}; }
 static int create_file(size_t) { return -1; }
 static int open_file(const FileHandle &) { return -1; }
 static uint64_t random_number() {
@@ -187,8 +249,6 @@ static void discard_bytes(Bootstrap &bootstrap, uint64_t offset, uint64_t bytes)
     bootstrap.bytes.erase(bootstrap.bytes.lower_bound(offset), bootstrap.bytes.lower_bound(offset + bytes));
 }
 #endif
-
-static bool is_ended(int process) { return processor_ticks(process) < 0; }
 
 // Bootstraps
 
@@ -575,7 +635,7 @@ void lock_shared(const void *address) {
     SharedHeader *const header = header_at(address);
     if (!header) return;
     for (int tries = 0, owner = 0; !header->lock.compare_exchange_weak(owner, getpid()); owner = 0)
-        if (++tries % 1000 == 0 && (sched_yield(), is_ended(owner))) header->lock.compare_exchange_strong(owner, 0);
+        if (++tries % 1000 == 0 && (usleep(50), is_ended(owner))) header->lock.compare_exchange_strong(owner, 0);
 }
 void unlock_shared(const void *address) {
     if (SharedHeader *const header = header_at(address)) header->lock = 0;

@@ -8,22 +8,37 @@
 
 namespace gridstride {
 
-// Decides how long to wait for other processes or threads. They count as stuck if they use no processor time for
-// `idle_limit` seconds, or if they have not come within the time limit.
+// What the threads of a process have made of their time, in nanoseconds
+struct ProcessorTime {
+    int process;
+    long long used, waited;            // on a processor; ready to run, while other threads used it
+    bool is_ready;                     // whether a thread runs, or waits for a processor
+};
+// Decides how long to wait for other processes or threads. They count as stuck if they sleep for `idle_limit` seconds,
+// or if they have not come within the time limit. A process that is ready to run, but gets no processor, is not idle.
 class RankWatch {
+    static constexpr int max_processes = 32;       // that it measures; it never counts others as idle
     double begin = 0, next_check = 0, idle_since = 0;
-    long long ticks = -1;
+    ProcessorTime times[max_processes];            // at `idle_since`
+    int num_times = 0;
     unsigned pause = 50;               // microseconds
     void sleep();
+    bool is_active(const ProcessorTime &, double seconds) const;
+    // Since `idle_since`:
+    const ProcessorTime *time_before(int process) const;   // null: not measured
+    double seconds_waited(const ProcessorTime &) const;
 
 public:
     enum Verdict { wait, ended, stuck };
     // Sleeps, and returns whether to wait any longer for these processes; 0: its ID is unknown. `needs_all`: whether it
     // needs all of them, or any. `ended_process` receives the ID of one that has ended.
     Verdict check(const int *processes, int count, bool needs_all, int &ended_process);
+    void restart() { begin = 0, num_times = 0, next_check = 0, pause = 50; }
 };
 
-long long processor_ticks(int process);        // the processor time that it has used; -1: it has ended
+bool is_ended(int process);
+ProcessorTime processor_time(int process);
+ProcessorTime processor_time_of_thread(int process, int thread);
 bool is_published(const RankExchange &);           // whether all ranks have published the exchange
 void record_published(const RankExchange &);       // by the current operation (queue.cpp)
 // Returns false if the exchange must not be waited for any longer; then it has stored a finding.

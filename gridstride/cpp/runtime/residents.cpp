@@ -154,7 +154,7 @@ public:
     }
 
 private:
-    void end_stall() { stall.end(), rank_watch = {}, num_misses = 0; }
+    void end_stall() { stall.end(), rank_watch.restart(), num_misses = 0; }
     void begin_launch(RunningLaunch &running) {
         const Launch &l = *running.launch;
         running.file_scope_bytes = bytes_at_file_scope(l);
