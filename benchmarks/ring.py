@@ -36,7 +36,7 @@ def inputs(n, heads=HEADS, batch=1):
 def local_part(x, order='zigzag'): return ring.split(x, order, dist.get_world_size())[dist.get_rank()]
 
 
-CARRIERS = dict(messages=lambda: ring.Messages(60), copies=ring.Copies)
+CARRIERS = dict(messages=lambda: ring.SendRecv(60), copies=ring.CopyEngine)
 
 
 def heads_last(x):

@@ -16,9 +16,9 @@ from ..support.lazy_exports import lazy_exports_of
 
 _NAMES = {
     'processes': ('launch', 'RankError', 'PeerError'),
-    'sharding': ('ORDERS', 'Piece', 'positions', 'split', 'join', 'piece', 'scores_of'),
+    'sharding': ('ORDERS', 'ScoreBlock', 'positions', 'split', 'join', 'score_block', 'scores_of'),
     'parts': ('Kernels', 'cudnn', 'hopper', 'kernels_for', 'merge', 'plain', 'slowed'),
-    'transport': ('Copies', 'Messages'),
+    'transport': ('CopyEngine', 'SendRecv'),
     'passes': ('attention', 'gathered_attention'),
     'several_gpus': ('devices',),
     'collectives': ('Communicator', 'all_gather_matmul', 'all_reduce', 'communicator', 'matmul_reduce_scatter'),

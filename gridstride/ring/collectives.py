@@ -77,27 +77,27 @@ class Communicator:
             two_shots=2 * self.capacity,
         )
         self.inbox = SymmetricMemory((sum(sizes.values()),), torch.uint8, self.device)
-        self.flags = SymmetricMemory((_STAGES * _MAX_BLOCKS * self.ranks,), torch.int64, self.device)
+        self.signal_pad = SymmetricMemory((_STAGES * _MAX_BLOCKS * self.ranks,), torch.int64, self.device)
         self.inbox.local[: sizes['words']].zero_()
-        self.flags.local.zero_()
+        self.signal_pad.local.zero_()
         self.tables, offset = {}, 0
         for name, size in sizes.items():
             self.tables[name] = self._table(address + offset for address in self.inbox.addresses)
             offset += size
-        self.flag_table = self._table(self.flags.addresses)
+        self.signal_table = self._table(self.signal_pad.addresses)
         self.state = torch.zeros(2, dtype=torch.int32, device=self.device)
         self.report = torch.zeros(2, dtype=torch.int64).pin_memory()
         self.watch = self.report.data_ptr(), int(timeout * 1e9)
         self.copy_stream, self.event = torch.cuda.Stream(priority=-1), torch.cuda.Event()
         self.copy_memory, self.slots = None, {}
         # [rank][copy]; the last row has the rounds that the ranks have begun
-        self.copy_flags = SymmetricMemory((self.ranks + 1, _MAX_COPIES), torch.int32, self.device)
-        self.copy_flags.local.zero_()
-        self.copy_flag_views = [row.split(1) for row in self.copy_flags.local]
-        self.started = self._table(address + 4 * self.ranks * _MAX_COPIES for address in self.copy_flags.addresses)
+        self.copy_signal_pad = SymmetricMemory((self.ranks + 1, _MAX_COPIES), torch.int32, self.device)
+        self.copy_signal_pad.local.zero_()
+        self.copy_signals = [row.split(1) for row in self.copy_signal_pad.local]
+        self.started = self._table(address + 4 * self.ranks * _MAX_COPIES for address in self.copy_signal_pad.addresses)
         self.num_stored, complete = torch.zeros(2, _MAX_COPIES, dtype=torch.int32, device=self.device)
         self.complete = complete.split(1)
-        pointers = self.copy_flags.addresses[self.rank], self.num_stored.data_ptr(), complete.data_ptr()
+        pointers = self.copy_signal_pad.addresses[self.rank], self.num_stored.data_ptr(), complete.data_ptr()
         self.copy_state = self._table([0, *pointers, *self.watch])  # the struct `CopyState` of waits.cuh
         add_failure_report(self.failure)
         torch.cuda.synchronize()
@@ -170,9 +170,9 @@ class Communicator:
         grid = min(cdiv(part, _THREADS * Tuning.vectors), Tuning.blocks)
         if algorithm == 'one_shot':
             return kernel[grid, _THREADS](
-                x, out, vectors, self.tables[algorithm], self.capacity // 16, self.flag_table, *state
+                x, out, vectors, self.tables[algorithm], self.capacity // 16, self.signal_table, *state
             )
-        kernel[grid, _THREADS](x, out, vectors, part, self.tables[algorithm], self.flag_table, *state)
+        kernel[grid, _THREADS](x, out, vectors, part, self.tables[algorithm], self.signal_table, *state)
 
     # Products overlap their communication. A copy engine sends one chunk after another, and then the number of the
     # round, as a flag. A single-thread kernel, which can time out, waits for the flag in the stream.
@@ -208,12 +208,12 @@ class Communicator:
 
     def _set_copy_flag(self, destination, index):
         "Set flag `index` of the rank `destination` after the last copy"
-        flag = self.copy_flags.addresses[destination] + 4 * (self.rank * _MAX_COPIES + index)
+        flag = self.copy_signal_pad.addresses[destination] + 4 * (self.rank * _MAX_COPIES + index)
         copy_in_stream(self.copy_stream.cuda_stream, flag, self.copy_state.data_ptr(), 4)  # the number of the round
 
     def _wait_copy(self, source, index):
         "Make the current stream wait until copy `index` of the rank `source` has arrived"
-        _kernel('wait_copy')[1, 1](self.copy_flag_views[source][index], self.copy_state, source)
+        _kernel('wait_copy')[1, 1](self.copy_signals[source][index], self.copy_state, source)
 
     def all_gather_matmul(
         self,

@@ -5,7 +5,7 @@ import heapq
 from collections import defaultdict, deque
 from typing import Callable, NamedTuple
 
-from .sharding import check_order, piece
+from .sharding import check_order, score_block
 from .timestamps import Activity
 
 
@@ -112,7 +112,7 @@ def simulate(
     order: str,  # which positions a rank has: 'contiguous', 'striped' or 'zigzag'
     length: int,  # of the sequence
     ranks: int,  # the number of GPUs
-    seconds: Callable,  # (a `Piece`, positions per rank) -> seconds that a GPU takes
+    seconds: Callable,  # (a `ScoreBlock`, positions per rank) -> seconds that a GPU takes
     link,  # a `Link`, or a function: rank -> the `Link` to its right
     size: float,  # bytes of the keys and values of one rank
     causal=True,  # each position attends only to itself and earlier positions
@@ -126,7 +126,7 @@ def simulate(
     part_length, link_of = length // ranks, link if callable(link) else lambda rank: link
 
     def compute_time(rank, step):
-        part = piece(order, rank, (rank - step) % ranks, part_length, causal)
+        part = score_block(order, rank, (rank - step) % ranks, part_length, causal)
         return seconds(part, part_length) if part else 0.0
 
     def send_time(rank):

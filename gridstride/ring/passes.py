@@ -14,8 +14,8 @@ import torch
 import torch.distributed as dist
 from torch.autograd.function import once_differentiable
 
-from .transport import Messages
-from .sharding import check_order, piece
+from .transport import SendRecv
+from .sharding import check_order, score_block
 from .parts import kernels_for, merge
 from .processes import rank_and_ranks
 
@@ -57,13 +57,13 @@ class _RingCall:
         self.transport, self.stamp = transport, stamp
         self.rank, self.ranks = rank_and_ranks()
 
-    def piece(self, step, x):
-        "Return the `Piece` that this rank computes in a step, or None"
-        return piece(self.order, self.rank, (self.rank - step) % self.ranks, x.shape[2], self.causal)
+    def score_block(self, step, x):
+        "Return the `ScoreBlock` that this rank computes in a step, or None"
+        return score_block(self.order, self.rank, (self.rank - step) % self.ranks, x.shape[2], self.causal)
 
     def needed_keys(self, step, x):
         "Return the slice of this rank's keys that rank `rank + step` attends to; None if there is none"
-        part = piece(self.order, (self.rank + step) % self.ranks, self.rank, x.shape[2], self.causal)
+        part = score_block(self.order, (self.rank + step) % self.ranks, self.rank, x.shape[2], self.causal)
         return part and part.keys
 
     def open(self, k, v, num_parts=1):
@@ -90,7 +90,7 @@ def _attend_own_keys(call, q, k, v):
 
 def _attend_other_keys(call, step, out, lse, q, k, v):
     "Attend to the keys of another rank, which arrive in `step`, and merge the result into out and lse"
-    part = call.piece(step, q)
+    part = call.score_block(step, q)
     if part is None:
         return
     first_row = part.rows.start or 0
@@ -107,7 +107,7 @@ def _attend_first_keys(call, incoming_keys, q, k, v):
     """Attend to this rank's own keys. If a kernel can wait for keys itself, attend to the keys of step 1, too.
 
     Return (out, lse, number of steps computed)."""
-    part = call.piece(1, q) if call.kernels.attend_pair and hasattr(incoming_keys, 'watch') else None
+    part = call.score_block(1, q) if call.kernels.attend_pair and hasattr(incoming_keys, 'watch') else None
     if part is None or part.causal:
         return *_attend_own_keys(call, q, k, v), 1
     other_keys = [tensor[:, :, part.keys] for tensor in incoming_keys.buffers]
@@ -166,7 +166,7 @@ class _Grads:
         ]
 
     def _part_grads(self, step, part, k, v, heads, outputs=None):
-        "Compute dq, dk and dv of a `Piece` for a slice of the heads, into the tensors `outputs` if these are passed"
+        "Compute dq, dk and dv of a `ScoreBlock` for a slice of the heads, optionally into the tensors `outputs`"
         dout, q, out, lse = (tensor[:, heads, part.rows] for tensor in self.rows)
         k, v = (tensor[:, heads, part.keys] for tensor in (k, v))
         with self.ring_call.stamp('gradients', step):
@@ -175,7 +175,7 @@ class _Grads:
 
     def add_other_keys(self, step, k, v):
         "Add the contribution of a step's keys to dq; return (dk, dv) of these keys, or () if no row attends to them"
-        part = self.ring_call.piece(step, k)
+        part = self.ring_call.score_block(step, k)
         if part is None:
             return ()
         dq, dk, dv = self._part_grads(step, part, k, v, slice(None))
@@ -202,8 +202,8 @@ class _Grads:
         "Compute the gradients for this rank's own keys, for a slice of the heads"
         if heads.stop:
             views = [tensor[:, heads] for tensor in self.sums]
-            own_piece = self.ring_call.piece(0, self.own_keys[0])
-            grads = self._part_grads(0, own_piece, *self.own_keys, heads, views if self.writes_directly else None)
+            own_block = self.ring_call.score_block(0, self.own_keys[0])
+            grads = self._part_grads(0, own_block, *self.own_keys, heads, views if self.writes_directly else None)
             if not self.writes_directly:
                 for view, grad in zip(views, grads):
                     view += grad
@@ -239,10 +239,10 @@ class _AccumulatedGrads:
 
     @staticmethod
     def supports(call, q):
-        "Return whether these kernels support all pieces of this rank"
+        "Return whether these kernels support all blocks of this rank"
         accumulator = call.kernels.gradient_accumulator
-        pieces = [call.piece(step, q) for step in range(call.ranks)]
-        first_rows = [part.rows.start or 0 for part in pieces if part]
+        blocks = [call.score_block(step, q) for step in range(call.ranks)]
+        first_rows = [part.rows.start or 0 for part in blocks if part]
         return accumulator is not None and all(map(accumulator.can_begin_at, first_rows))
 
     def start_own_keys(self):
@@ -259,7 +259,7 @@ class _AccumulatedGrads:
             torch.cuda.current_stream().wait_stream(self.stream)
 
     def add_other_keys(self, step, k, v):
-        part = self.ring_call.piece(step, k)
+        part = self.ring_call.score_block(step, k)
         if part is None:
             return ()
         with self.ring_call.stamp('gradients', step):
@@ -342,7 +342,7 @@ def attention(
     causal=True,  # each position attends only to itself and earlier positions
     scale=None,  # of q @ k^T; None: 1/sqrt(dim)
     kernels=None,  # `Kernels` that compute a part; None: those of `kernels_for`
-    transport=None,  # `Messages()` (send and receive) or `Copies()` (peer-to-peer copies); None: `Messages()`
+    transport=None,  # `SendRecv()` (send and receive) or `CopyEngine()` (peer-to-peer copies); None: `SendRecv()`
     stamp=None,  # `Timestamps` that record the activities of this rank
     lse=False,  # also return the log-sum-exp of each row's scores, which has no gradient
 ):  # like q; with `lse`, a pair (out, [batch, heads, rows])
@@ -354,9 +354,9 @@ def attention(
     backward pass gradients are sent to their owners, too. Raises TypeError or ValueError for unsupported operands.
 
     Sources: Liu, Zaharia and Abbeel, Ring Attention (2023); Brandon and others, Striped Attention (2023)."""
-    transport = transport or Messages()
+    transport = transport or SendRecv()
     if isinstance(transport, type) or not hasattr(transport, 'fetch'):
-        raise TypeError(f'ring: transport is {transport!r}; expected an instance, such as transport=ring.Copies()')
+        raise TypeError(f'ring: transport is {transport!r}; expected an instance, such as transport=ring.CopyEngine()')
     _check_operands(q, k, v, order, rank_and_ranks()[1])
     scale = q.shape[-1] ** -0.5 if scale is None else float(scale)
     call = _RingCall(order, causal, scale, kernels or kernels_for(q, k, v), transport, stamp or _ignore_stamp)

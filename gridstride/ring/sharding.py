@@ -7,7 +7,7 @@ import torch
 ORDERS = 'contiguous', 'striped', 'zigzag'
 
 
-class Piece(NamedTuple):
+class ScoreBlock(NamedTuple):
     "Some rows of one rank and some keys of another: each row attends to all keys; if `causal`, row i to keys 0 to i"
 
     rows: slice
@@ -85,36 +85,38 @@ def join(
     return torch.empty_like(concatenated).index_copy_(dim, index, concatenated)
 
 
-def piece(
+def score_block(
     order: str,  # as for `positions`
     query_rank: int,  # rank with the rows
     key_rank: int,  # rank with the keys
     length: int,  # positions per rank
     causal: bool,  # each position attends only to itself and earlier positions
-):  # a `Piece`, or None if no row attends to any of the keys
+):  # a `ScoreBlock`, or None if no row attends to any of the keys
     """Return the rows of one rank, and the keys of another rank that they attend to.
 
-    >>> piece('contiguous', 0, 1, 4, causal=True) is None
+    >>> score_block('contiguous', 0, 1, 4, causal=True) is None
     True"""
     if not causal or query_rank == key_rank:
-        return Piece(_ALL, _ALL, causal)
+        return ScoreBlock(_ALL, _ALL, causal)
     if order == 'contiguous':
-        return Piece(_ALL, _ALL, False) if key_rank < query_rank else None
+        return ScoreBlock(_ALL, _ALL, False) if key_rank < query_rank else None
     if order == 'zigzag':
         half = length // 2
-        return Piece(_ALL, slice(half), False) if key_rank < query_rank else Piece(slice(half, None), _ALL, False)
+        if key_rank < query_rank:
+            return ScoreBlock(_ALL, slice(half), False)
+        return ScoreBlock(slice(half, None), _ALL, False)
     if key_rank < query_rank:
-        return Piece(_ALL, _ALL, True)
-    return Piece(slice(1, None), slice(-1), True) if length > 1 else None
+        return ScoreBlock(_ALL, _ALL, True)
+    return ScoreBlock(slice(1, None), slice(-1), True) if length > 1 else None
 
 
 def scores_of(
-    part,  # a `Piece`, or None
+    part,  # a `ScoreBlock`, or None
     length,  # positions per rank
 ) -> int:
-    """Count the scores of a piece; 0 for None.
+    """Count the scores of a block; 0 for None.
 
-    >>> scores_of(piece('contiguous', 0, 0, 4, causal=True), 4)
+    >>> scores_of(score_block('contiguous', 0, 0, 4, causal=True), 4)
     10"""
     if part is None:
         return 0

@@ -1,5 +1,5 @@
-"""Transport keys and values between ranks while they compute, and gradients to their owners: by messages or by copy
-engines."""
+"""Transport keys and values between ranks while they compute, and gradients to their owners: by sends and receives or
+by copy engines."""
 
 import ctypes
 import math
@@ -16,8 +16,8 @@ from ..utils import cdiv
 _KEYS, _GRADS = 1, 2  # message tags: a pair of ranks may have both kinds in flight
 
 
-class _MessagesInFlight:
-    "Messages in flight, their descriptions, and the tensors that they fill (`buffers`)"
+class _SendRecvInFlight:
+    "Sends and receives in flight, their descriptions, and the tensors that they fill (`buffers`)"
 
     def __init__(self, works, descriptions, buffers, timeout, is_on_gpu):
         self.works, self.descriptions, self.buffers, self.timeout = works, descriptions, buffers, timeout
@@ -32,8 +32,8 @@ class _MessagesInFlight:
         return self.buffers
 
 
-class Messages:
-    """Transports keys, values and gradients by messages of `torch.distributed`.
+class SendRecv:
+    """Transports keys, values and gradients by `isend` and `irecv` of `torch.distributed`.
 
     Keys and values travel from rank to rank around the ring; gradients are sent directly to the owner of the keys."""
 
@@ -41,7 +41,7 @@ class Messages:
         (self.rank, self.ranks), self.timeout = rank_and_ranks(), timeout
 
     def open(self, *tensors, needed_keys=None, num_parts=1):
-        "Start a pass with this rank's tensors. Messages send all keys at once and ignore `needed_keys`, `num_parts`"
+        "Start a pass with this rank's tensors. All keys are sent at once; `needed_keys` and `num_parts` are ignored"
         self.own_tensors = [tensor.contiguous() for tensor in tensors]
 
     def _exchange(self, tensors, buffers, destination, source, tag, content):
@@ -53,7 +53,7 @@ class Messages:
         descriptions += [f'rank {destination} to take {content}'] * len(sends)
         with waiting(f'ranks {destination} and {source}', self.timeout):
             works = dist.batch_isend_irecv(receives + sends) if receives + sends else []
-        return _MessagesInFlight(works, descriptions, buffers, self.timeout, self.own_tensors[0].is_cuda)
+        return _SendRecvInFlight(works, descriptions, buffers, self.timeout, self.own_tensors[0].is_cuda)
 
     def fetch(self, step):
         "Start to fetch the tensors of rank `rank - step`; call `wait` on the result before the next step"
@@ -212,7 +212,7 @@ class _IncomingCopy:
         return self.buffers
 
 
-class Copies:
+class CopyEngine:
     """Transports keys, values and gradients by copy engines, between GPUs that can access each other's memory.
 
     Each rank writes its keys and values to the memory of another rank, a different rank in each step, and gradients to
@@ -230,13 +230,13 @@ class Copies:
     def __init__(self):
         self.rank, self.ranks = rank_and_ranks()
         if not torch.cuda.is_available():
-            raise RuntimeError('ring.Copies: copy engines need a GPU, and none was found; use ring.Messages()')
+            raise RuntimeError('ring.CopyEngine: copy engines need a GPU, and none was found; use ring.SendRecv()')
         self.device = torch.device('cuda', torch.cuda.current_device())
         self.copy_stream, self.num_calls, self.shape = torch.cuda.Stream(priority=-1), 0, None
         self.event = torch.cuda.Event()
-        self.flags = SymmetricMemory((4, self.ranks), torch.int32, self.device)
-        self.flags.local.zero_()
-        self.local_flags = [row.split(1) for row in self.flags.local]  # [kind][rank]
+        self.signal_pad = SymmetricMemory((4, self.ranks), torch.int32, self.device)
+        self.signal_pad.local.zero_()
+        self.local_signals = [row.split(1) for row in self.signal_pad.local]  # [kind][rank]
         self.awaited_value = torch.zeros(1, dtype=torch.int32, device=self.device)
         torch.cuda.synchronize()
         dist.barrier()
@@ -257,12 +257,12 @@ class Copies:
 
     def _set_flag(self, rank, kind, value, stream=None):
         "Set a flag in the memory of `rank`, in stream order"
-        address = self.flags.addresses[rank] + 4 * (kind * self.ranks + self.rank)
+        address = self.signal_pad.addresses[rank] + 4 * (kind * self.ranks + self.rank)
         set_flag_in_stream(stream or _current_stream_handle(), address, value)
 
     def _wait_flag(self, rank, kind, value, stream=None):
         "Make a stream wait for a flag that `rank` sets in this rank's memory"
-        address = self.flags.addresses[self.rank] + 4 * (kind * self.ranks + rank)
+        address = self.signal_pad.addresses[self.rank] + 4 * (kind * self.ranks + rank)
         _call_driver(
             'cuStreamWaitValue32_v2', stream or _current_stream_handle(), address, value & 0xFFFFFFFF, _WAIT_GEQ
         )
@@ -318,7 +318,7 @@ class Copies:
 
     def _incoming(self, buffers, step, source, kind):
         "Return the `_IncomingCopy` from the rank `source`, whose flag is of this kind"
-        value, flag = self._flag_value(step), self.local_flags[kind][source]
+        value, flag = self._flag_value(step), self.local_signals[kind][source]
 
         def watch():
             _call_driver(
