@@ -357,7 +357,7 @@ def system_calls(request):
     signal.siginterrupt(signal.SIGINT, True)
 
 
-@pytest.mark.parametrize('command', [['sleep', '60'], [['sleep', '60']]])
+@pytest.mark.parametrize('command', [['sleep', '900'], [['sleep', '900']]])
 def test_ctrl_c_ends_the_compiler_and_leaves_nothing(kept, command, system_calls):
     "A plain KeyboardInterrupt at once; the next one compiles"
     main, begin = threading.main_thread().ident, time.monotonic()
@@ -365,6 +365,6 @@ def test_ctrl_c_ends_the_compiler_and_leaves_nothing(kept, command, system_calls
     timer.start()
     with pytest.raises(KeyboardInterrupt) as e: cache.build({'in/tiny.c': '// slow'}, [command])
     timer.join()
-    assert not e.value.args and time.monotonic() - begin < 20
+    assert not e.value.args and time.monotonic() - begin < 300
     assert sorted(o.name for o in kept.entries()) == sorted(o.name for o in (kept.one, kept.two))
     assert not list(kept.folder.glob('*.lock')) and kept.call() == 1

@@ -16,7 +16,7 @@ def examined(**machine):
 
 def run(*args, **kw):
     return subprocess.run([sys.executable, *args, '-m', 'gridstride.course.doctor'], cwd=ROOT, text=True,
-                          capture_output=True, timeout=60, **kw)
+                          capture_output=True, timeout=300, **kw)
 
 
 def test_every_row_has_its_purpose_and_its_fix():

@@ -229,7 +229,7 @@ asked = build.CompileRequest({'plus.cpp': 'int x;'}, 'plus', ['-wrapper', 'sleep
 wire.send(build.compile_remotely.sock, {}, [json.dumps(asked).encode()])
 os._exit(3)
 ''', NUMBER=1)
-    assert v.code == 'died' and time.monotonic() - begin < 20, str(v)
+    assert v.code == 'died' and time.monotonic() - begin < 120, str(v)
 
 
 @pytest.mark.usefixtures('sandbox')
@@ -372,7 +372,7 @@ while True:
     try: subprocess.Popen(['sleep', '600'])
     except OSError: pass
 ''')
-    assert v.code == 'died' and '256 processes' in v.reason and time.monotonic() - begin < 20, str(v)
+    assert v.code == 'died' and '256 processes' in v.reason and time.monotonic() - begin < 120, str(v)
 
 
 @lru_cache
@@ -670,7 +670,7 @@ def test_a_trick_is_rejected(name):
 
 def soon(true):
     "A signal reaches a process when that is scheduled next"
-    end = time.monotonic() + 10
+    end = time.monotonic() + 120
     while not true() and time.monotonic() < end: time.sleep(.01)
     return true()
 

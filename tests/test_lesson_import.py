@@ -6,7 +6,7 @@ from gridstride import lesson
 
 
 def run(code):
-    res = subprocess.run([sys.executable, '-c', code], capture_output=True, text=True, timeout=120)
+    res = subprocess.run([sys.executable, '-c', code], capture_output=True, text=True, timeout=600)
     assert res.returncode == 0, res.stderr
     return res.stdout
 

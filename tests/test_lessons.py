@@ -179,7 +179,7 @@ def test_lesson_runs(path, alone, copied_course, warm_kernels, tmp_path_factory,
     nb = asyncio.run(L.execute(lesson))
     assert misfits(recordings(path), lookups.read_text()) == {}
     assert (states(copied_course), states(lesson.parent)) == before
-    assert [line for line in false(nb) if 'laptop of' not in line] == []  # a CPU that other tests share
+    assert [line for line in false(nb) if 'laptop' not in line] == []  # a CPU that other tests share
     assert shown(dict(cells=nb['cells'][-1:])) == ['set()'], 'names that its functions miss'
 
 
@@ -475,12 +475,12 @@ def test_interrupt_ends_the_kernels(tmp_path):
                                  f'pathlib.Path({str(tmp_path/"pid")!r}).write_text(str(os.getpid()))\ntime.sleep(100)')
     code = f'import sys; from gridstride.course.lessons import main; sys.exit(main(["run"], {str(tmp_path)!r}))'
     child = subprocess.Popen([sys.executable, '-c', code], text=True, stderr=subprocess.PIPE, stdout=subprocess.PIPE)
-    end = time.monotonic() + 60
+    end = time.monotonic() + 300
     while not ((tmp_path/'pid').exists() and (tmp_path/'pid').read_text()):
         assert child.poll() is None and time.monotonic() < end, 'the kernel never started'
         time.sleep(.05)
     child.send_signal(signal.SIGINT)
-    out, err = child.communicate(timeout=30)
+    out, err = child.communicate(timeout=300)
     assert child.returncode == 130 and err.strip() == 'Stopped.', err
     pid = int((tmp_path/'pid').read_text())
     assert not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
@@ -499,7 +499,7 @@ def test_bar_in_a_terminal(tmp_path):
     while True:
         try: text += os.read(ours, 4096)
         except OSError: break
-    assert child.wait(60) == 0 and b'2/2' in text and b'01_a: ok' not in text, text
+    assert child.wait(300) == 0 and b'2/2' in text and b'01_a: ok' not in text, text
 
 
 def test_lessons_are_trusted_once_signed(tmp_path, monkeypatch):

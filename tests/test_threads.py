@@ -158,5 +158,5 @@ def test_ctrl_c_ends_launches_of_threads_and_reaches_the_main_one(main_thread):
     assert p.stdout.readline() == 'started\n'
     time.sleep(.5)
     p.send_signal(signal.SIGINT)
-    out, err = p.communicate(timeout=40)
+    out, err = p.communicate(timeout=300)
     assert out == 'stopped\n', err

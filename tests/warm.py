@@ -3,7 +3,7 @@
 This saves two seconds per lesson. The server does not import modules that a lesson configures by environment variables:
 `numba.cuda`, Triton, pyplot, and of the package those that print or change something when they are imported."""
 import gc, multiprocessing, os, runpy, subprocess, sys, types
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, TimeoutError as ReadTimeout
 from functools import lru_cache
 from multiprocessing import forkserver
 from pathlib import Path
@@ -154,7 +154,12 @@ class Python:
     def send_signal(self, number): os.kill(self.process.pid, number)
 
     def communicate(self, timeout=None):
-        with ThreadPoolExecutor(2) as pool: out, err = pool.map(lambda o: o.read(), (self.stdout, self.stderr))
+        pool = ThreadPoolExecutor(2)
+        try: out, err = pool.map(lambda o: o.read(), (self.stdout, self.stderr), timeout=timeout)
+        except ReadTimeout:
+            self.process.kill()
+            raise subprocess.TimeoutExpired(self.args, timeout) from None
+        finally: pool.shutdown(wait=False)
         self.process.join(timeout)
         return out, err
 
@@ -166,7 +171,7 @@ def python(*args, env=None, cwd=None):
                             text=True)
 
 
-def run_python(*args, env=None, cwd=None, timeout=120):
+def run_python(*args, env=None, cwd=None, timeout=600):
     "Run a Python process; return its result as `subprocess.run(..., capture_output=True, text=True)` does"
     process = python(*args, env=env, cwd=cwd)
     out, err = process.communicate(timeout=timeout)
