@@ -1,4 +1,5 @@
 "Blocks that wait for other blocks: those that fit on the device together make progress together, in every order."
+import os
 import subprocess
 from pathlib import Path
 
@@ -291,3 +292,29 @@ def test_time_is_over_while_another_thread_loads_a_library(tmp_path):
         subprocess.run(['g++', '-xc', '-shared', '-fPIC', *flags, source, '-o', library, '-pthread'], check=True)
     r = run_python('-c', LOOKS_WHILE_LOADED, *libraries)
     assert (r.returncode, r.stdout) == (0, 'KernelTimeout 1\n'), r.stderr
+
+
+ON_BUSY_PROCESSOR = '''
+import os, subprocess, sys, time
+import torch
+from gridstride import cpp
+from gridstride.diagnostics.errors import KernelTimeout
+k = cpp.cuda_kernel('__global__ void k(int *x) { while (blockIdx.x == 0 && atomicAdd(x, 0) == 0) {} }',
+                    checks=False)
+x, processor = torch.zeros(1, dtype=torch.int32), {min(os.sched_getaffinity(0))}
+busy = subprocess.Popen([sys.executable, '-c', 'while True: pass'])
+try:
+    for process in busy.pid, 0: os.sched_setaffinity(process, processor)
+    os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
+    begin = time.monotonic()
+    with cpp.options(seconds=.2, threads=2): k[2, 1](x)
+except KernelTimeout: print(time.monotonic() - begin < 60)
+finally: busy.kill()
+'''
+
+
+@pytest.mark.exhaustive
+@pytest.mark.skipif(not hasattr(os, 'SCHED_IDLE'), reason='this system has no policy for threads of least priority')
+def test_the_time_limit_holds_on_a_busy_processor():
+    done = run_python('-c', ON_BUSY_PROCESSOR)
+    assert (done.stdout, done.returncode) == ('True\n', 0), done

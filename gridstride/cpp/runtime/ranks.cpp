@@ -52,8 +52,8 @@ struct Bootstrap {
     std::map<uint64_t, std::vector<char>> bytes;       // by offset; only used without a file
 };
 
-// A process that waits in this loop sleeps most of the time, even on a busy machine, where it waits for a processor each
-// time that it wakes. So the processor time is compared with the time in which the process did not wait for one.
+// A process that waits in this loop sleeps most of the time, even on a busy machine, where it waits for a processor
+// each time that it wakes. So the processor time is compared with the time in which the process did not wait for one.
 bool RankWatch::is_active(const ProcessorTime &now, double seconds) const {
     constexpr double min_load = .03;
     const ProcessorTime *const before = time_before(now.process);

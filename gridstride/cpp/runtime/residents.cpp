@@ -13,6 +13,7 @@
 #include <sched.h>
 #include <signal.h>
 #include <string.h>
+#include <unistd.h>
 #include "detector.h"
 #include "engines.h"
 #include "findings.h"
@@ -148,12 +149,26 @@ public:
             const bool has_changes = from_queue && std::any_of(suspended_leaders.begin(), suspended_leaders.end(),
                 [](Worker *leader) { return can_resume(*leader, false); });
             resume_clusters(true);
+            end_if_signalled();
             if (progress != last_progress || has_changes) last_progress = progress, num_idle = 0, end_stall();
             else if (++num_idle > idle_limit() || !can_any_resume()) handle_no_progress(num_idle);
         }
     }
 
 private:
+    // Signals seldom meet the code of blocks that only wait, because they run so little of it, least of all on a busy
+    // machine, where a thread receives one signal each time that it runs. So these blocks are ended here.
+    void end_if_signalled() {
+        if (!ending_signal || suspended_leaders.empty()) return;
+        Worker &block = *suspended_leaders.back()->running_block;
+        if (from_queue) enter_launch(*suspended_leaders.back()->running_launch);
+        worker = &block;
+        detector.enter(block);
+        select_poll(block);
+        block.signal = SIGUSR2;
+        block.pc = block.link = nullptr, block.sp = nullptr, block.depth = 0;
+        siglongjmp(root.escape, 1);
+    }
     void end_stall() { stall.end(), rank_watch.restart(), num_misses = 0; }
     void begin_launch(RunningLaunch &running) {
         const Launch &l = *running.launch;
@@ -344,7 +359,7 @@ private:
     }
     // Reports a deadlock, or that the resident blocks wait for blocks that cannot become resident.
     void handle_no_progress(uint64_t num_idle) {
-        if (os_threads > 1) return void(sched_yield());
+        if (os_threads > 1) return void(num_idle < 1000 ? sched_yield() : usleep(50));
         if (from_queue && add_launches(true)) return;
         if (has_shared_memory && may_wait_for_processes()) return;
         Worker &leader = *suspended_leaders.back();

@@ -154,7 +154,8 @@ double seconds_now() {
 }
 void end_host_code_later() { thread_end_time = seconds_now(); }
 // Returns whether the launch is over its time limit. On a busy machine, the time in which its thread waits for a
-// processor does not count. So the watch thread counts from when it first sees the launch, usually within 50 ms.
+// processor does not count, up to four times the limit. The watch thread counts from when it first sees the launch,
+// usually within 50 ms.
 static bool is_over_time_limit() {
     static double watched_deadline = 0, begin = 0;
     static ProcessorTime time_at_begin, last;
@@ -167,6 +168,7 @@ static bool is_over_time_limit() {
     }
     const bool is_waiting = time.is_ready && time.used == last.used;
     last = time;
+    if (now > deadline + 4 * time_limit) return true;
     return !is_waiting && now - begin - double(time.waited - time_at_begin.waited) * 1e-9 > time_limit;
 }
 static void raise_ending_signal() {
@@ -443,12 +445,9 @@ static const void *user_pc(const Worker &w, bool include_current = true) {
             if (char *address = strip_pointer_authentication(*slot); is_code(address)) return address - 1;
     return nullptr;
 }
-// Reports the time limit, with the line where the current thread runs, waits or polls. The search on a stack may find
-// the frame of a call that has returned, so the known line of a wait or poll is preferred.
-static void report_time_limit(Worker &w) {
-    char seconds[32];
-    snprintf(seconds, sizeof seconds, "%g", options.seconds);
-    if (!claim_finding(Code::time_limit, {{"seconds", static_cast<const char *>(seconds)}})) return;
+// Stores the line where the current thread runs, waits or polls. The search on a stack may find the frame of a call
+// that has returned, so the known line of a wait or poll is preferred.
+static void locate_current_thread(Worker &w) {
     const int rank = w.rank[w.current_slot];
     const bool has_polled_address = w.has_polled && w.polls[rank].address,
                waits = has_polled_address && w.polls[rank].repeats >= 4 && !is_user_code(w.pc);
@@ -460,13 +459,19 @@ static void report_time_limit(Worker &w) {
     else if (has_polled_address) detector.set_line({0, 0, w.polls[rank].location}, current_finding.location);
 }
 
+static void report_time_limit(Worker &w) {
+    char seconds[32];
+    snprintf(seconds, sizeof seconds, "%g", options.seconds);
+    if (claim_finding(Code::time_limit, {{"seconds", static_cast<const char *>(seconds)}})) locate_current_thread(w);
+}
+
 // Converts the signal that has ended a kernel to a finding.
 void report_signal(Worker &w) {
     switch (w.signal) {
         case 0: return;
         case SIGUSR2:
             if (ending_signal == SIGINT) {
-                if (claim_finding(Code::stopped, {})) locate_finding(user_pc(w), 0);
+                if (claim_finding(Code::stopped, {})) locate_current_thread(w);
                 return;
             }
             return report_time_limit(w);
