@@ -36,14 +36,14 @@ SCATTER_SHAPES = (8192, 14336, 8192), (4096, 7168, 4096), (8192, 2048, 8192), (8
 LINK_SRC = '''
 typedef unsigned long long u64;
 typedef uint4 vector;
-__global__ void copy_vectors(const vector *from, vector *to, long long n) {
+__global__ void copy_vectors(const vector *src, vector *dst, long long n) {
     const long long step = gridDim.x*(long long)blockDim.x;
     long long i = blockIdx.x*(long long)blockDim.x + threadIdx.x;
     for (; i + 3*step < n; i += 4*step) {
-        vector a = from[i], b = from[i + step], c = from[i + 2*step], d = from[i + 3*step];
-        to[i] = a; to[i + step] = b; to[i + 2*step] = c; to[i + 3*step] = d;
+        vector a = src[i], b = src[i + step], c = src[i + 2*step], d = src[i + 3*step];
+        dst[i] = a; dst[i + step] = b; dst[i + 2*step] = c; dst[i + 3*step] = d;
     }
-    for (; i < n; i += step) to[i] = from[i];
+    for (; i < n; i += step) dst[i] = src[i];
 }
 // Two ranks send a number back and forth: each way is one store and one load of system scope.
 __global__ void ping_pong(u64 *own, u64 *other, long long rounds, int rank, u64 *nanoseconds) {
@@ -70,7 +70,7 @@ def rank_and_ranks(): return dist.get_rank(), dist.get_world_size()
 def random(*shape, dtype=BF16): return torch.randn(*shape, device='cuda').to(dtype)
 
 
-def from_all(x):
+def gather_from_all(x):
     "Return the values of x on all ranks, to each rank"
     values = [None]*dist.get_world_size()
     dist.all_gather_object(values, x)
@@ -82,17 +82,17 @@ def time_interleaved(candidates, rounds, seconds, per_call=1):
     calls, found = {}, {}
     for name, run in candidates.items():
         milliseconds(run, 2)
-        calls[name] = max(2, math.ceil(seconds*1e3/max(from_all(milliseconds(run, 3)))))
+        calls[name] = max(2, math.ceil(seconds*1e3/max(gather_from_all(milliseconds(run, 3)))))
     for i in range(rounds):
         # a random order, because the clock frequency depends on the candidate before
         for k in torch.randperm(len(calls), generator=torch.Generator().manual_seed(i)).tolist():
             name = list(calls)[k]
-            ms = max(from_all(milliseconds(candidates[name], calls[name])))/per_call
+            ms = max(gather_from_all(milliseconds(candidates[name], calls[name])))/per_call
             found.setdefault(name, []).append(ms/GRAPH_CALLS if name.endswith('in a graph') else ms)
     return found
 
 
-def working(candidates):
+def without_failing(candidates):
     "Return the candidates that run; those that raise an error do so on all ranks"
     for name, run in list(candidates.items()):
         try:
@@ -100,7 +100,7 @@ def working(candidates):
             torch.cuda.synchronize()
         except (RuntimeError, ValueError, TypeError, AttributeError) as e:
             del candidates[name]
-            print('left out:', name, str(e).splitlines()[0])
+            print('excluded:', name, str(e).splitlines()[0])
     return candidates
 
 
@@ -208,28 +208,29 @@ def check_graph(name, communicator, chunks, one_kernel):
 
 
 # link
-def by_hand(x):
+def open_ipc_handles(x):
     "Return the other ranks' x by handles of CUDA IPC, which another process opens"
     from torch.multiprocessing.reductions import reduce_tensor
     return [x if i == dist.get_rank() else open_tensor(*arguments)
-            for i, (open_tensor, arguments) in enumerate(from_all(reduce_tensor(x)))]
+            for i, (open_tensor, arguments) in enumerate(gather_from_all(reduce_tensor(x)))]
 
 
 def link():
     (rank, ranks), kernel = rank_and_ranks(), cuda_kernel(LINK_SRC, ['copy_vectors', 'ping_pong'])
-    peer, most = (rank + 1) % ranks, 256 << 20
-    memory = transport.SymmetricMemory((most,), torch.uint8, torch.device('cuda', rank))
-    theirs, mine = memory.buffer_of_rank[peer], torch.randint(255, (most,), dtype=torch.uint8, device='cuda')
+    peer, max_bytes = (rank + 1) % ranks, 256 << 20
+    memory = transport.SymmetricMemory((max_bytes,), torch.uint8, torch.device('cuda', rank))
+    remote, local = memory.buffer_of_rank[peer], torch.randint(255, (max_bytes,), dtype=torch.uint8, device='cuda')
     yield from latency(kernel.ping_pong, rank)
     stream = torch.cuda.current_stream().cuda_stream
     for size in [1 << k for k in range(4, 29, 2)]:
         grid, vectors = min(264, max(1, size//16//512)), size//16
         ways = {
-            'copy engine': lambda: transport.copy_in_stream(stream, theirs.data_ptr(), mine.data_ptr(), size),
-            'stores': lambda: kernel.copy_vectors[grid, 512](mine.view(torch.int32), theirs.view(torch.int32), vectors),
-            'loads': lambda: kernel.copy_vectors[grid, 512](theirs.view(torch.int32), mine.view(torch.int32), vectors),
+            'copy engine': lambda: transport.copy_in_stream(stream, remote.data_ptr(), local.data_ptr(), size),
+            'stores': lambda: kernel.copy_vectors[grid, 512](
+                local.view(torch.int32), remote.view(torch.int32), vectors),
+            'loads': lambda: kernel.copy_vectors[grid, 512](remote.view(torch.int32), local.view(torch.int32), vectors),
             'within one GPU': lambda: kernel.copy_vectors[grid, 512](
-                mine.view(torch.int32), memory.local.view(torch.int32), vectors),
+                local.view(torch.int32), memory.local.view(torch.int32), vectors),
         }
         for directions in ('one', 'both'):
             graphs = {name: repeat(run) if name == 'copy engine' else graph_of(run) for name, run in ways.items()}
@@ -237,7 +238,7 @@ def link():
             for name, ms in time_interleaved(graphs, 3, .004, 20).items():
                 yield row_of('link', name, ms, bytes=size, directions=directions, gbs=size/statistics.median(ms)/1e6)
     a = torch.full((4,), rank + 1., device='cuda')
-    assert [t.tolist() for t in by_hand(a)] == [[r + 1.]*4 for r in range(ranks)]
+    assert [t.tolist() for t in open_ipc_handles(a)] == [[r + 1.]*4 for r in range(ranks)]
     torch.cuda.synchronize()
     dist.barrier()
 
@@ -253,7 +254,7 @@ def latency(ping_pong, rank):
         dist.barrier()
         ping_pong[1, 1](memory.local, memory.buffer_of_rank[1 - rank], rounds, rank, nanoseconds)
         torch.cuda.synchronize()
-        found.append(max(from_all(nanoseconds.item()))/rounds/2/1e6)
+        found.append(max(gather_from_all(nanoseconds.item()))/rounds/2/1e6)
     yield row_of('link', 'flag', found, bytes=8, directions='one')
 
 
@@ -277,7 +278,7 @@ def reduce():
                         if not (name == 'words' and size > 1 << 22 or name == 'one_shot' and ranks > 2)}
         for name, ms in time_interleaved(ways, 7, .02).items():
             yield row_of('reduce', name, ms, bytes=size, launched='Python', ranks=ranks)
-        every = working(ways | by_algorithm | torch_symmetric(size))
+        every = without_failing(ways | by_algorithm | torch_symmetric(size))
         calls = 20 if size < 1 << 24 else 4
         graphs = {name: graph_of(run, calls) for name, run in every.items()}
         for name, ms in time_interleaved(graphs, 7, .012, calls).items():
@@ -371,7 +372,7 @@ def python_time(communicator, name, shape):
         begin = time.perf_counter()
         for _ in range(4): getattr(communicator, name)(x, w)
         found.append((time.perf_counter() - begin)/4*1e3)
-    return dict(python_ms=max(from_all(statistics.median(found))))
+    return dict(python_ms=max(gather_from_all(statistics.median(found))))
 
 
 def overlap():
@@ -379,7 +380,7 @@ def overlap():
     for name, shapes, ways_of in (('all_gather_matmul', GATHER_SHAPES, gather_ways),
                                   ('matmul_reduce_scatter', SCATTER_SHAPES, scatter_ways)):
         for shape in shapes:
-            found = time_interleaved(in_graphs(working(ways_of(*shape, communicator))), 7, .02)
+            found = time_interleaved(in_graphs(without_failing(ways_of(*shape, communicator))), 7, .02)
             rows = [row_of('overlap', way, ms, op=name, shape=shape) for way, ms in found.items()]
             for row in rows: row |= python_time(communicator, name, shape) if row['way'] == 'overlapped' else {}
             def best(prefix): return min((r['ms'] for r in rows if r['way'].startswith(prefix)), default=math.nan)
@@ -406,7 +407,7 @@ def trace():
             events = sorted(profiler.profiler.kineto_results.events(), key=lambda e: e.start_ns())
             found = [(e.start_ns(), e.duration_ns(), e.device_resource_id(), e.name()[:60]) for e in events
                      if e.device_type() == torch.autograd.DeviceType.CUDA]
-            for rank, events in enumerate(from_all(found)):
+            for rank, events in enumerate(gather_from_all(found)):
                 yield dict(part='trace', way=way, op=op, shape=shape, rank=rank, calls=8, events=events)
 
 

@@ -132,7 +132,7 @@ def merge_runs(rows):
     return [merged for cell_key, cell_rows in cells.items() for merged in merge_cell(cell_key, cell_rows)]
 
 
-def number(values):
+def number_values(values):
     "Return {value: its number} of the distinct values"
     return {value: i for i, value in enumerate(dict.fromkeys(values))}
 
@@ -140,7 +140,7 @@ def number(values):
 def merge_cell(cell_key, rows):
     """Merge the rows of a cell by least squares: the logarithm of a time is the sum of one number per run and one per
     kernel. An equation per run pulls its number to 0."""
-    runs, tiles = (number(row[field] for row in rows) for field in ('column', 'tile'))
+    runs, tiles = (number_values(row[field] for row in rows) for field in ('column', 'tile'))
     num_rows, num_runs = len(rows), len(runs)
     matrix, targets = np.zeros((num_rows + num_runs, num_runs + len(tiles))), np.zeros(num_rows + num_runs)
     for i, row in enumerate(rows):
@@ -170,7 +170,7 @@ def kernel_exists(layout, shape, tile):
 def pick_losses(rows, fit_for):
     """Return (predicted times, losses), arrays [cell, kernel]. The predicted time is inf where there is no kernel; the
     loss is `UNMEASURED_LOSS` where there is no measurement."""
-    cells, tiles = number(map(cell_key, rows)), number(row['tile'] for row in rows)
+    cells, tiles = number_values(map(cell_key, rows)), number_values(row['tile'] for row in rows)
     def predict(shape, layout, tile):
         if not kernel_exists(layout, shape, tile): return math.inf
         return predict_seconds(fit_for(shape), dict(shape=shape, layout=layout, tile=tile))
@@ -184,7 +184,7 @@ def pick_losses(rows, fit_for):
 
 def select_kernels(rows, *fits_for, start=()):
     "Select kernels greedily: add or remove the one that reduces the loss of the picks the most, until none does"
-    tiles = list(number(row['tile'] for row in rows))
+    tiles = list(number_values(row['tile'] for row in rows))
     predictions = [pick_losses(rows, fit_for) for fit_for in fits_for]
     eligible = [i for i, tile in enumerate(tiles) if sum(row['tile'] == tile for row in rows) >= MIN_CELLS]
     def total_loss(is_selected):
