@@ -1308,7 +1308,7 @@ def test_without_its_wait_a_warpgroup_takes_the_stages_of_another_tile(order):
 
 @pytest.mark.slow
 @pytest.mark.one_order
-@pytest.mark.parametrize('tile', [((64,64,4),), mark_exhaustive(((64,128,1),))])
+@pytest.mark.parametrize('tile', [(64,64,4), mark_exhaustive(((64,128,1),))])
 def test_float32_by_tensor_cores(tile, order): assert right(Bf16x6(*tile), 70, 131, 101, torch.float32)
 
 @pytest.mark.slow
