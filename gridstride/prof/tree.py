@@ -85,7 +85,7 @@ class Tree:
 
     def table(self) -> Table:
         "Return a table with one row per scope and kernel, indented by depth"
-        header = ['<scope or kernel', 'kernels', 'GPU time', 'share', 'memory', 'arithmetic']
+        header = ['<scope or kernel', 'kernels', 'GPU time', 'of GPU', 'memory', 'arithmetic']
         title = f"{format_si(self.root.seconds, 's')} on the GPU"
         note = f'[{self.provenance}]' if self.provenance else ''
         return Table(header, self._rows(self.root, 0), title=title, note=note)
