@@ -194,7 +194,7 @@ class Timeline:
                 ]
             )
         title = f"{self.records[0]['kernel']}: {len(self.blocks)} blocks, {len(records_of_warp)} warps"
-        header = ['<scope', 'times a warp', 'cycles', 'least', 'most', 'of the warp']
+        header = ['<scope', 'entries per warp', 'cycles', 'min', 'max', 'of the warp']
         return Table(header, rows, title=title, note=f'[{self.provenance}]' if self.provenance else '')
 
     def picture(self, block=None, max_warps=8) -> Picture:  # block: by default, the first
