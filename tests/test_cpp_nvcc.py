@@ -135,6 +135,7 @@ LINKS = r"""
 #include <cstring>
 #define CHECK(call) if (CUresult e = call; e != CUDA_SUCCESS) { \
     const char *name; cuGetErrorName(e, &name); printf("%d %s\n", __LINE__, name); exit(3); }
+static_assert(cudaErrorApiFailureBase == 10000, "");  // older headers of programs name it
 int main() {
     std::ifstream file("k.ptx", std::ios::binary);
     std::string ptx{std::istreambuf_iterator<char>(file), {}};

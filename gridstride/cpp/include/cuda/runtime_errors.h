@@ -151,7 +151,8 @@
         "one or more resources passed in are not valid resource types for the operation") \
     X(cudaErrorInvalidResourceConfiguration, 915, \
         "one or more resources are insufficient or non-applicable for the operation") \
-    X(cudaErrorUnknown, 999, "unknown error")
+    X(cudaErrorUnknown, 999, "unknown error") \
+    X(cudaErrorApiFailureBase, 10000, "api failure base")
 
 #define X(name, code, description) name = code,
 enum cudaError { GRIDSTRIDE_CUDA_ERRORS(X) };
