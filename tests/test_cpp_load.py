@@ -952,3 +952,100 @@ def test_an_argument_in_braces_is_evaluated_once_per_launch():
     "As in C++, not once per thread, for a template or an overloaded kernel, too"
     run = load_cuda(BRACES).run
     assert [run(which) for which in range(7)] == [10008, 20002, 20014, 10017, 20002, 11101, 10007]
+
+
+LARGE = r'''
+__device__ float *kept;
+__global__ void add_k(const float *x, float *y, int n) {
+    int i = blockIdx.x*blockDim.x + threadIdx.x;
+    if (i < n) y[i] += x[i];
+}
+__global__ void set_k(float *x, int i) { x[i] = 7; }
+__global__ void keep_k(float *x) { kept = x; }
+__global__ void use_k(float *out) { out[0] = kept[0]; }
+void add(torch::Tensor x, torch::Tensor y) {
+    int n = x.numel();
+    add_k<<<cdiv(n, 256), 256>>>(x.data_ptr<float>(), y.data_ptr<float>(), n);
+}
+void set(torch::Tensor x, int i) { set_k<<<1, 1>>>(x.data_ptr<float>(), i); }
+void clear(torch::Tensor x) { cudaMemset(x.data_ptr<float>(), 0, 4 * x.numel()); }
+void keep(torch::Tensor x) { keep_k<<<1, 1>>>(x.data_ptr<float>()); }
+void use(torch::Tensor out) { use_k<<<1, 1>>>(out.data_ptr<float>()); }
+void release(torch::Tensor x) { cudaFree(x.data_ptr<float>()); }
+void share(torch::Tensor x) {
+    cudaIpcMemHandle_t handle;
+    cudaIpcGetMemHandle(&handle, x.data_ptr<float>());      // maps a file over its pages
+    set_k<<<1, 1>>>(x.data_ptr<float>(), 1);
+}
+'''
+LARGE_SIZE = (4 << 20) // 4 + 5              # elements, so that pages are guarded, and taken over by the next array
+
+
+@pytest.mark.parametrize('checks', [False, True])
+def test_large_arrays_contain_what_the_kernel_has_written(checks):
+    m = load_cuda(cuda_begin + LARGE, checks=checks)
+    for seed in range(3):                   # the pages of the first call are taken over by the second
+        torch.manual_seed(seed)
+        x,y = torch.randn(LARGE_SIZE),torch.randn(LARGE_SIZE)
+        want,old = x + y,x.clone()
+        m.add(x, y)
+        assert y.equal(want) and x.equal(old)
+    m.set(x, LARGE_SIZE - 1)                # one element of the last page
+    assert x[-1] == 7 and x[:-1].equal(old[:-1])
+    m.set(y[3:], 0)                         # through a view
+    assert y[3] == 7 and y[:3].equal(want[:3]) and y[4:].equal(want[4:])
+    m.clear(x)
+    assert not x.any()
+
+
+READ_ONLY = f'''
+import mmap, sys, warnings
+import torch
+from gridstride.cpp import load_cuda
+from gridstride.utils import cuda_begin
+warnings.simplefilter('ignore')             # torch warns that the buffer is read-only
+n = {LARGE_SIZE}
+x,y = torch.frombuffer(mmap.mmap(-1, 4*n, prot=mmap.PROT_READ), dtype=torch.float32),torch.ones(n)
+load_cuda(cuda_begin + {LARGE!r}, checks=sys.argv[1]=='True').add(x, y)
+print(int(y.sum())==n and not x.any())
+'''
+
+@pytest.mark.skipif(not sys.platform.startswith('linux'), reason='mmap.PROT_READ, and the way in which tests start')
+@pytest.mark.parametrize('checks', [False, True])
+def test_a_large_array_to_which_no_kernel_writes_is_not_copied_back(checks):
+    "A copy to read-only memory would end the process"
+    done = warm.run_python('-c', READ_ONLY, str(checks))
+    assert done.stdout == 'True\n', done.stderr[-2000:]
+
+
+@pytest.mark.skipif(not sys.platform.startswith('linux'), reason='memory is shared on Linux only')
+def test_large_arrays_that_other_processes_may_open_are_copied_back():
+    x = torch.zeros(LARGE_SIZE)
+    load_cuda(cuda_begin + LARGE, checks=False).share(x)
+    assert x[1] == 7 and x.count_nonzero() == 1
+
+
+@pytest.mark.parametrize('index', [LARGE_SIZE + 64, -(1 << 16)])
+def test_large_arrays_have_unmapped_gaps(index):
+    "The first write to an array must not make more than its pages writable"
+    m,x = load_cuda(cuda_begin + LARGE, checks=False),torch.zeros(LARGE_SIZE)
+    with finding('memcheck'): m.set(x, index)
+    assert not x.any()
+    m.set(x, 0)
+    assert x[0] == 7
+
+
+@pytest.mark.parametrize('n', [5, LARGE_SIZE])
+def test_a_tensor_whose_memory_host_code_frees_remains_unchanged(n):
+    m,x = load_cuda(cuda_begin + LARGE, checks=False),torch.ones(n)
+    m.release(x)
+    assert bool((x == 1).all())
+
+
+def test_freed_copies_of_large_arrays_are_inaccessible():
+    m,x = load_cuda(cuda_begin + LARGE, checks=False),torch.zeros(LARGE_SIZE)
+    m.keep(x)
+    with finding('memcheck'): m.use(x)      # the address of the first call
+    m.keep(x)
+    m.add(torch.zeros(LARGE_SIZE), x)       # takes over the pages
+    with finding('memcheck'): m.use(torch.zeros(1))

@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <algorithm>
+#include <atomic>
 #include <mutex>
 #include <vector>
 #include "addresses.h"
@@ -42,12 +43,12 @@ void *device_alloc(size_t bytes, size_t itemsize, bool is_cleared, bool is_host,
     if (!p) report_out_of_memory(bytes, line);
     return p;
 }
-static bool free_allocation(void *p) {
+static bool free_allocation(void *p, bool keeps_pages = false) {
     Allocation *m = memory.at(reinterpret_cast<uintptr_t>(p));
     if (!m || !m->is_live || m->lo != reinterpret_cast<uintptr_t>(p)) return false;
     if (m->belongs_to_graph) return true;
     detector.discard(*m);
-    memory.free(*m);
+    memory.free(*m, keeps_pages);
     return true;
 }
 void *graph_alloc(size_t bytes, int line) {
@@ -328,6 +329,41 @@ void discard_device_variables(const std::vector<Symbol> &discarded) {
     }
 }
 
+// Large copies of host arrays are read-only until the first write to them, so that an array to which nothing is written
+// is not copied back. A signal handler reads the guards while host code may set others.
+struct WriteGuard {
+    std::atomic<uintptr_t> begin{0}, end{0};
+    std::atomic<int> num_faults{0};                        // of several OS threads at once, perhaps
+};
+static WriteGuard write_guards[16];
+bool begin_writes(uintptr_t address) {
+    constexpr int max_faults = 4096;                       // then the fault has another cause
+    for (WriteGuard &guard : write_guards) {
+        const uintptr_t begin = guard.begin, end = guard.end;
+        if (address < begin || address >= end || guard.num_faults++ >= max_faults) continue;
+        return !mprotect(reinterpret_cast<void *>(begin), end - begin, PROT_READ | PROT_WRITE);
+    }
+    return false;
+}
+void end_write_guard(uintptr_t begin) {
+    for (WriteGuard &guard : write_guards)
+        if (guard.begin == begin) guard.begin = 0, guard.end = 0;
+}
+static WriteGuard *guard_writes([[maybe_unused]] const Allocation &allocation) {
+#ifndef __wasm__                                           // it has no page protection
+    const auto [from, to] = memory.span(allocation);
+    for (WriteGuard &guard : write_guards)
+        if (to - from >= Memory::min_large_bytes && !guard.end) {
+            guard.num_faults = 0;
+            guard.begin = reinterpret_cast<uintptr_t>(memory.base) + from, guard.end = guard.begin + (to - from);
+            if (!mprotect(memory.base + from, to - from, PROT_READ)) return &guard;
+            guard.begin = 0, guard.end = 0;
+            return nullptr;
+        }
+#endif
+    return nullptr;
+}
+
 // Copies a host array to the device. Overlapping ranges share one allocation, so that a write through one argument is
 // visible through another; returns null if the range overlaps an earlier one that does not contain it.
 void *copy_in_host_array(void *host, size_t bytes, size_t itemsize, bool is_uninitialized) {
@@ -340,17 +376,19 @@ void *copy_in_host_array(void *host, size_t bytes, size_t itemsize, bool is_unin
         if (a.host < h + bytes && h < a.host + a.bytes) return nullptr;
     // Keeps the misalignment of a view that begins inside an array.
     const size_t skew = reinterpret_cast<uintptr_t>(h) % 16;
-    char *d = memory.alloc(bytes, itemsize, is_uninitialized, false, false, "", false, skew);
+    char *d = memory.alloc(bytes, itemsize, is_uninitialized, false, false, "", false, skew, false, true);
     if (!d) fail(Code::no_addresses, {});                  // a null pointer would be reported as a fault of the kernel
     memcpy(d, h, bytes);
-    memory.copied_host_arrays.push_back({h, d, bytes});
+    memory.copied_host_arrays.push_back({h, d, bytes, guard_writes(memory.allocations.back())});
     return d;
 }
 void copy_out_host_arrays() {
     DeviceLock device_lock;
     for (auto &a : memory.copied_host_arrays) {
-        memcpy(a.host, a.device, a.bytes);
-        device_free(a.device);
+        const Allocation *const m = memory.at(reinterpret_cast<uintptr_t>(a.device));
+        const bool is_written = !a.guard || a.guard->num_faults || m->shared;
+        if (m->is_live && is_written) memcpy(a.host, a.device, a.bytes);       // host code may have freed it
+        free_allocation(a.device, true);
     }
     memory.copied_host_arrays.clear();
 }

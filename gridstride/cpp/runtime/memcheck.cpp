@@ -10,7 +10,7 @@
 
 namespace gridstride {
 
-// Arrays of these sizes, in bytes, get huge pages for their cells. Most words of larger arrays are accessed only once
+// Arrays of these sizes, in bytes, have huge pages for their cells. Most words of larger arrays are accessed only once
 // or twice, so the system takes longer to find huge pages than they save.
 constexpr size_t min_huge_cells = size_t(256) << 10, max_huge_cells = size_t(16) << 20;
 // Determines which allocations the launch may access. An index that has overflowed may lead into an array of another
@@ -29,9 +29,11 @@ void Detector::begin_arguments() {
         if (!is_live || is_of_unreachable_device(*allocation)) continue;
         allocation->usable_in = allocation->shared ? 0 : launch_id;    // else no fast path may skip `access_peers`
         const size_t bytes = allocation->hi - allocation->lo;
-        if (allocation->has_huge_cells || bytes < min_huge_cells || bytes > max_huge_cells) continue;
-        allocation->has_huge_cells = true;
-        cells.use_huge_pages(allocation->lo - reinterpret_cast<uintptr_t>(memory.base), bytes);
+        if (allocation->has_huge_shadow || bytes < min_huge_cells) continue;
+        allocation->has_huge_shadow = true;
+        const uintptr_t offset = allocation->lo - reinterpret_cast<uintptr_t>(memory.base);
+        if (bytes <= max_huge_cells) cells.use_huge_cells(offset, bytes);
+        if (bytes >= Memory::min_large_bytes) cells.use_huge_lines(offset, bytes);
     }
 }
 bool Detector::is_usable(Allocation &allocation) {

@@ -36,7 +36,7 @@ struct Allocation {
     bool is_from_kernel = false; // whether a kernel has allocated it
     uint32_t usable_in = 0; // the ID of the last launch that may access it, through an argument or a stored address
     uintptr_t address_found_at = 0; // the location at which the last search found its address
-    bool has_huge_cells = false; // whether `Cells::use_huge_pages` was called for it
+    bool has_huge_shadow = false; // whether huge pages were requested for its shadow memory
     bool is_host_alias = false; // whether it is an unmapped range that stands for a device variable in host code
     int device = 0; // the device that owns it
     bool is_symmetric = false; // whether all devices may access it
@@ -67,11 +67,13 @@ struct Allocation {
 };
 
 void release_shared(Allocation &);             // unmaps memory that other processes may have mapped
+void end_write_guard(uintptr_t begin);         // of the pages from this address, if there is one
 
 struct CopiedHostArray {
     char *host;
     char *device;
     size_t bytes;
+    struct WriteGuard *guard; // null: no guard
 };
 
 #ifndef GRIDSTRIDE_ADDRESSES
@@ -95,6 +97,16 @@ struct Memory {
     std::vector<Allocation> allocations;
     uint32_t *allocation_of_page = nullptr; // per page: 1 + the index of its allocation, or 0
     std::vector<CopiedHostArray> copied_host_arrays;
+    // Pages of freed copies of host arrays: (offset, bytes). They are moved to the next copy of that size, because new
+    // pages, which the system clears, take as long as the copy.
+    std::vector<std::pair<size_t, size_t>> idle_pages;
+    static constexpr size_t min_large_bytes = size_t(4) << 20;
+#ifdef MREMAP_DONTUNMAP
+    // Huge pages are moved as a whole if both addresses are aligned.
+    static constexpr size_t max_idle_bytes = size_t(256) << 20, large_alignment = size_t(2) << 20;
+#else
+    static constexpr size_t max_idle_bytes = 0, large_alignment = 1;
+#endif
 
     // The range is surrounded by reserved addresses, because an unsigned index below zero wraps around to 2^32 - 1, up
     // to 64 GB away.
@@ -124,20 +136,25 @@ struct Memory {
 
     // Allocates n bytes at the end of their pages, so that an access just past the end faults. The unmapped gap grows
     // with the size; with `has_small_gap` it is one page, for thousands of small allocations. `skew`: the address
-    // modulo 256.
+    // modulo 256. `is_overwritten`: whether the caller writes all bytes, so that their pages need not be clear.
     char *alloc(size_t n, size_t itemsize, bool is_uninitialized, bool is_host, bool is_constant, const char *name,
-        bool has_small_gap = false, size_t skew = 0, bool is_symbol = false) {
+        bool has_small_gap = false, size_t skew = 0, bool is_symbol = false, bool is_overwritten = false) {
         if (!reserve()) return nullptr;
         const size_t gap = pages(has_small_gap ? page : std::min(std::max(n, size_t(1) << 20), max_gap)),
-                     mapped_bytes = pages(std::max(n, size_t(1)) + skew), needed = gap + mapped_bytes + gap;
+                     mapped_bytes = pages(std::max(n, size_t(1)) + skew),
+                     alignment = mapped_bytes < min_large_bytes || is_symbol ? page : std::max(page, large_alignment),
+                     needed = gap + mapped_bytes + gap + alignment - page;
         const bool full = used >= middle || end - used < needed || allocations.size() >= max_allocations;
         if (full && !next_hole(needed)) return nullptr;
-        const size_t at = is_symbol ? end - gap - mapped_bytes : used + gap;
+        const uintptr_t first = reinterpret_cast<uintptr_t>(base) + used + gap;
+        const size_t at =
+            is_symbol ? end - gap - mapped_bytes : used + gap + (alignment - first % alignment) % alignment;
         char *start = base + at;
+        if (is_overwritten) move_idle_pages(start, mapped_bytes);
         if (mprotect(start, mapped_bytes, PROT_READ | PROT_WRITE)) return nullptr;
 #ifdef MADV_HUGEPAGE
         // avoids a page fault per 4 KB
-        if (mapped_bytes >= size_t(4) << 20) madvise(start, mapped_bytes, MADV_HUGEPAGE);
+        if (mapped_bytes >= min_large_bytes) madvise(start, mapped_bytes, MADV_HUGEPAGE);
 #endif
         if (is_symbol) end = at;
         else used = at + mapped_bytes;
@@ -182,6 +199,7 @@ struct Memory {
     }
     // Removes freed allocations, and finds the holes between the others.
     void find_holes() {
+        discard_idle_pages(0);
         std::vector<std::pair<size_t, size_t>> occupied = {{size, size}};
         size_t n = 0;
         for (const Allocation &p : allocations) {
@@ -240,16 +258,48 @@ struct Memory {
             if (p.is_live && is_candidate(p) && a + (uint64_t(p.itemsize) << 32) - p.lo < p.hi - p.lo) return &p;
         return nullptr;
     }
-    void free(Allocation &p) {
+    void free(Allocation &p, bool keeps_pages = false) {
         const auto [from, to] = span(p);
         p.is_live = false, p.usable_in = 0;
         bytes -= p.hi - p.lo;
         if (p.shared) return release_shared(p);
+        keeps_pages = keeps_pages && to - from >= min_large_bytes && to - from <= max_idle_bytes;
+        end_write_guard(reinterpret_cast<uintptr_t>(base) + from);
+#ifdef MADV_FREE
+        // the system may take idle pages when memory is short
+        madvise(base + from, to - from, keeps_pages ? MADV_FREE : MADV_DONTNEED);
+#else
         madvise(base + from, to - from, MADV_DONTNEED);
+#endif
         mprotect(base + from, to - from, PROT_NONE);
+        if (keeps_pages) idle_pages.emplace_back(from, to - from), discard_idle_pages(max_idle_bytes);
+    }
+    // Discards the oldest idle pages until at most `limit` bytes are left.
+    void discard_idle_pages(size_t limit) {
+        size_t total = 0;
+        for (const auto &[from, n] : idle_pages) total += n;
+        auto kept = idle_pages.begin();
+        for (; total > limit; total -= kept->second, ++kept) madvise(base + kept->first, kept->second, MADV_DONTNEED);
+        idle_pages.erase(idle_pages.begin(), kept);
+    }
+    // Moves idle pages to `start`, if there are as many; their contents remain.
+    void move_idle_pages([[maybe_unused]] char *start, [[maybe_unused]] size_t n) {
+#ifdef MREMAP_DONTUNMAP
+        const auto found = std::find_if(
+            idle_pages.begin(), idle_pages.end(), [n](const auto &pages) { return pages.second == n; });
+        if (found == idle_pages.end()) return;
+        char *const from = base + found->first;
+        idle_pages.erase(found);
+        if (mremap(from, n, n, MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP, start) != MAP_FAILED) return;
+        madvise(from, n, MADV_DONTNEED);
+        mmap(start, n, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+#endif
     }
 };
 extern Memory memory;
+// Called at a fault: makes the copy of a host array at this address writable, if the fault is its first write; returns
+// whether the access can be repeated.
+bool begin_writes(uintptr_t address);
 extern bool has_registered_memory;     // whether any host memory is page-locked
 // Checks a host access, which may be to page-locked memory.
 void check_registered_access(uintptr_t a, size_t bytes, bool write, bool is_atomic, void *pc);

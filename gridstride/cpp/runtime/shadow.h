@@ -131,10 +131,13 @@ struct Cells {
     }
     // Requests huge pages for the cells of `n` bytes from offset `from`: the cells of a matrix tile are on more pages
     // than the TLB has entries.
-    void use_huge_pages(size_t from, size_t n) {
+    void use_huge_cells(size_t from, size_t n) { use_huge_pages(word_cells + from / 4, n / 4 * sizeof(Cell)); }
+    // Requests huge pages for lines, which take one page fault per 4 KB otherwise.
+    void use_huge_lines(size_t from, size_t n) { use_huge_pages(lines + from / line_bytes, n); }
+    static void use_huge_pages([[maybe_unused]] void *first, [[maybe_unused]] size_t n) {
 #ifdef MADV_HUGEPAGE
-        const uintptr_t first = reinterpret_cast<uintptr_t>(word_cells + from / 4), page = uintptr_t(2) << 20;
-        const uintptr_t begin = (first + page - 1) / page * page, end = (first + n / 4 * sizeof(Cell)) / page * page;
+        const uintptr_t a = reinterpret_cast<uintptr_t>(first), page = uintptr_t(2) << 20;
+        const uintptr_t begin = (a + page - 1) / page * page, end = (a + n) / page * page;
         if (begin < end) madvise(reinterpret_cast<void *>(begin), end - begin, MADV_HUGEPAGE);
 #endif
     }

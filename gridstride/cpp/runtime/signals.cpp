@@ -1,6 +1,7 @@
 // Signals: crashes of kernels and host code, the time limit and Ctrl-C are reported as findings. The handler runs on an
 // alternate stack, stores the signal and the program counter, and jumps back to the start of the launch (`run_blocks`,
 // residents.cpp), which stores the finding. A background thread sends SIGUSR2 when the time limit has passed.
+#include <errno.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
@@ -366,6 +367,11 @@ static void end_thread(int sig, siginfo_t *info, void *context) {
 static void on_signal(int sig, siginfo_t *info, void *context) {
     if (sig == SIGINT) {
         ending_signal = SIGINT;            // the background thread handles it
+        return;
+    }
+    const int saved_errno = errno;
+    if ((sig == SIGSEGV || sig == SIGBUS) && begin_writes(reinterpret_cast<uintptr_t>(info->si_addr))) {
+        errno = saved_errno;
         return;
     }
     Worker *w = worker;
