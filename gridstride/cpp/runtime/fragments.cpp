@@ -145,9 +145,8 @@ template <class T> static void multiply_bytes(const FragmentMma &p, void *const 
     else if (p.m == 16) multiply_bytes<T, 16, 16>(p, lanes);
     else multiply_bytes<T, 32, 8>(p, lanes);
 }
-void multiply_fragments(const FragmentMma &p, void *const *lanes) {
-    if (p.operands == Element::u8) return multiply_bytes<uint8_t>(p, lanes);
-    if (p.operands == Element::s8) return multiply_bytes<int8_t>(p, lanes);
+// A function of its own, because its arrays are on five pages of a fiber's stack, which those of bytes must not touch
+static __attribute__((noinline)) void multiply_doubles(const FragmentMma &p, void *const *lanes) {
     alignas(64) double read_a[max_tile], read_b[max_tile], transposed_a[max_tile], transposed_b[max_tile], c[max_tile];
     read_matrix(p.operands, read_a, p.m * p.k, lanes, 0), read_matrix(p.operands, read_b, p.k * p.n, lanes, 1);
     read_matrix(p.addend, c, p.m * p.n, lanes, 2);
@@ -156,5 +155,10 @@ void multiply_fragments(const FragmentMma &p, void *const *lanes) {
     multiply(p.a_is_column_major ? transposed_a : read_a, p.b_is_column_major ? transposed_b : read_b, c, p.m, p.n,
         p.k);
     write_matrix(p.result, c, p.m * p.n, lanes);
+}
+void multiply_fragments(const FragmentMma &p, void *const *lanes) {
+    if (p.operands == Element::u8) multiply_bytes<uint8_t>(p, lanes);
+    else if (p.operands == Element::s8) multiply_bytes<int8_t>(p, lanes);
+    else multiply_doubles(p, lanes);
 }
 }

@@ -132,8 +132,9 @@ static bool is_valid_launch(const Launch &l) {
 
 void Worker::begin_block(uint64_t linear_index) {
     block = linear_index;
-    const uint64_t gx = launch->grid.x, gy = launch->grid.y;
-    block_index = {unsigned(linear_index % gx), unsigned(linear_index / gx % gy), unsigned(linear_index / (gx * gy))};
+    const uint64_t gx = launch->grid.x, gy = launch->grid.y, row = linear_index < gx ? 0 : linear_index / gx;
+    block_index = {unsigned(linear_index - row * gx), unsigned(row), 0};
+    if (row >= gy) block_index.y = unsigned(row % gy), block_index.z = unsigned(row / gy);
     memset(state, ready, size_t(num_threads));
     num_started = 0, num_live = num_threads, exited_counted_in_phase = 0, num_at_grid = 0;
     runs_loops = is_thread_unknown = false,

@@ -170,6 +170,14 @@ private:
         siglongjmp(root.escape, 1);
     }
     void end_stall() { stall.end(), rank_watch.restart(), num_misses = 0; }
+    // Increments a counter, and returns its previous value; on one OS thread without a locked instruction, because
+    // three of them take a fifth of the time of a small block.
+    uint64_t increment(std::atomic<uint64_t> &counter) const {
+        if (os_threads > 1) return counter++;
+        const uint64_t value = counter.load(std::memory_order_relaxed);
+        counter.store(value + 1, std::memory_order_relaxed);
+        return value;
+    }
     void begin_launch(RunningLaunch &running) {
         const Launch &l = *running.launch;
         running.file_scope_bytes = bytes_at_file_scope(l);
@@ -271,7 +279,7 @@ private:
         return false;
     }
     bool begin_next_cluster_of(RunningLaunch &running) {
-        const uint64_t num_begun = running.num_begun++;
+        const uint64_t num_begun = increment(running.num_begun);
         if (num_begun >= running.num_clusters) return running.num_begun--, false;
         const uint64_t cluster_id = options.order == 1 ? running.num_clusters - 1 - num_begun : num_begun;
         if (free_leaders.empty()) free_leaders.push_back(prepare_cluster(running));
@@ -279,7 +287,7 @@ private:
         free_leaders.pop_back();
         if (from_queue) leader->running_launch == &running ? enter_launch(running) : prepare(*leader, running);
         leader->idle_switches = 0;
-        progress++;
+        increment(progress);
         worker = leader;
         detector.enter(*leader);
         leader->cluster.empty() ? leader->begin_single_block(cluster_id) : leader->begin_cluster(cluster_id);
@@ -291,7 +299,7 @@ private:
         switch_fiber(root.main, *leader.running_block->fiber[leader.running_block->current_slot]);
         const bool ended = leader.end_block();
         leader.running_launch->static_shared = leader.shared_static;
-        if (ended) free_leaders.push_back(&leader), progress++;
+        if (ended) free_leaders.push_back(&leader), increment(progress);
         else exchange_shared(leader, false);
         if (ended && from_queue) record_cluster_end(*leader.running_launch);
         return ended;
