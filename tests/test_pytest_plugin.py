@@ -192,7 +192,7 @@ def last(x, out):
 def test_last():
     out = np.zeros(3)
     last[1, 3](np.arange(3.), out)
-    assert out.tolist() == [2, 0, 1]
+    assert out.tolist() == [0, 0, 1]  # an allowed read out of bounds gives 0
 
 def test_torch(): assert "torch" not in sys.modules
 '''
@@ -233,7 +233,7 @@ def test_only_findings_that_are_not_in_the_baseline_fail(pytester):
     result = run_warm(pytester, *options)
     assert num_outcomes(result) == dict(passed=1, failed=1, deselected=1)
     assert names(result.stdout, 'memcheck/before', 'x[i - 5]')
-    pytester.makepyfile(NEGATIVE.replace('x[i - 4]', 'x[i]').replace('[2, 0, 1]', '[0, 1, 2]'))
+    pytester.makepyfile(NEGATIVE.replace('x[i - 4]', 'x[i]').replace('[0, 0, 1]', '[0, 1, 2]'))
     result = run_warm(pytester, *options)
     assert num_outcomes(result) == dict(passed=1, deselected=1) and names(result.stdout, 'memcheck/before')
 

@@ -149,15 +149,17 @@ public:
             const bool has_changes = from_queue && std::any_of(suspended_leaders.begin(), suspended_leaders.end(),
                 [](Worker *leader) { return can_resume(*leader, false); });
             resume_clusters(true);
-            end_if_signalled();
+            if (os_threads > 1 && num_idle > max_yields) end_if_signalled();
             if (progress != last_progress || has_changes) last_progress = progress, num_idle = 0, end_stall();
             else if (++num_idle > idle_limit() || !can_any_resume()) handle_no_progress(num_idle);
         }
     }
 
 private:
-    // Signals seldom meet the code of blocks that only wait, because they run so little of it, least of all on a busy
-    // machine, where a thread receives one signal each time that it runs. So these blocks are ended here.
+    static constexpr uint64_t max_yields = 1000;         // an OS thread that has waited more often sleeps
+    // Signals seldom meet the code of blocks whose OS thread yields or sleeps between polls, least of all on a busy
+    // machine, where it receives one signal each time that it runs. So these blocks are ended here; the finding then
+    // lacks the line of the call.
     void end_if_signalled() {
         if (!ending_signal || suspended_leaders.empty()) return;
         Worker &block = *suspended_leaders.back()->running_block;
@@ -367,7 +369,7 @@ private:
     }
     // Reports a deadlock, or that the resident blocks wait for blocks that cannot become resident.
     void handle_no_progress(uint64_t num_idle) {
-        if (os_threads > 1) return void(num_idle < 1000 ? sched_yield() : usleep(50));
+        if (os_threads > 1) return void(num_idle <= max_yields ? sched_yield() : usleep(50));
         if (from_queue && add_launches(true)) return;
         if (has_shared_memory && may_wait_for_processes()) return;
         Worker &leader = *suspended_leaders.back();
