@@ -560,6 +560,13 @@ def test_cuda_skips_accesses_out_of_bounds_after_allowed_findings():
     assert arrays[1].tolist() == [t + (t < 4) for t in range(32)] and arrays[2].tolist() == [1] * 4
 
 
+@pytest.mark.parametrize('distance', [1 << 14, 1 << 26, 1 << 28])
+def test_an_allowed_access_far_from_its_array_is_skipped(distance):
+    "Whatever array is the nearest to its address"
+    kernel = cuda_kernel(f'__global__ void far(int *out) {{ out[threadIdx.x + {distance}] = 7; }}')
+    assert lines_of_findings(kernel, (1, 32), [np.zeros(32, np.int32)], ['memcheck outside']) == [1]
+
+
 @pytest.mark.skipif(not find_spec('triton'), reason='the kernel is under its @triton.jit')
 def test_a_triton_kernel_continues_after_allowed_findings(tmp_path):
     (tmp_path/'several.py').write_text(f'import triton, triton.language as tl\n{RACES_OF_PROGRAMS}')

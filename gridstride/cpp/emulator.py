@@ -277,10 +277,22 @@ def _detector_mask(compiled, enabled):
     return sum(1 << 1 + i for i, check in enumerate(CHECKS) if check in compiled and check in enabled)
 
 
+# The runtime compares an address with the nearest array, which may be another one, or one that was freed;
+# `Finding.name_array` then stores one of the keys.
+_CODES_OF_NEAREST = dict.fromkeys(
+    ('outside', 'overflowed', 'overflowed_among'), ('outside', 'overflowed', 'before', 'freed', 'no_array')
+)
+
+
 @lru_cache(64)  # called by every launch
 def _allowed_findings(findings):
     "Return the findings that are not reported as the runtime reads them"
-    return ''.join(f'{code} {kernel} {line}\n' for code, kernel, line in findings).encode()
+    rows = [
+        f'{runtime_code} {kernel} {line}\n'
+        for code, kernel, line in findings
+        for runtime_code in _CODES_OF_NEAREST.get(code, (code,))
+    ]
+    return ''.join(rows).encode()
 
 
 _prepared = None  # what the runtime's options depend on, at the last call of `prepare`
